@@ -1,0 +1,67 @@
+# What contributors run. Needs GNU make, Python 3.11 or newer and a package index; nothing else.
+# Another interpreter beside the usual one: make test PYTHON=python3.13 VENV=.venv-3.13
+
+PYTHON ?= python3
+VENV ?= .venv
+APP ?= examples.hello:app
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+READY := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help up test test-long check simulate faults bench lock clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+		while IFS='|' read -r target text; do printf '%-18s %s\n' "$$target" "$$text"; done
+
+up: $(READY) ## Start Rota with the example jobs (another app: make up APP=module:name)
+	$(BIN)/rota up $(APP)
+
+test: ## Install, check, run every test, and print what each phase cost
+	@started=$$(date +%s); \
+	$(MAKE) --no-print-directory $(READY) && \
+	$(BIN)/python scripts/test.py --check --install-seconds $$(($$(date +%s) - started))
+
+test-long: $(READY) ## Run every test, also the long ones
+	@$(BIN)/python scripts/test.py --long
+
+check: $(READY) ## Lint, formatting, types, and which room may import which
+	@failed=0; \
+	for tool in "ruff check" "ruff format --check" "mypy --strict src" "lint-imports --no-logo"; do \
+		echo "$$tool"; $(BIN)/$$tool || failed=1; \
+	done; exit $$failed
+
+simulate: $(READY) ## Replay many seeds of the simulation
+	@$(BIN)/python scripts/test.py --long simulation
+
+faults: $(READY) ## Kill real processes and databases, for longer than make test does
+	@$(BIN)/python scripts/test.py --long fault
+
+bench: $(READY) ## Measure throughput and latency on this machine
+	@for file in benchmarks/[a-z]*.py; do \
+		echo "=== $$file"; PYTHONPATH=. $(BIN)/python "$$file" || exit 1; \
+	done
+
+lock: $(READY) ## Pin the newest versions of all dependencies in requirements-dev.lock
+	$(PIP) install --quiet uv
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal --system-certs \
+		--python-version 3.11 --extra all --group dev pyproject.toml --output-file requirements-dev.lock
+
+clean: ## Remove the environment, caches and builds
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is written last: an interrupted install starts over.
+$(READY): pyproject.toml requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Rota needs Python 3.11 or newer, and '$(PYTHON)' is not:" \
+			"$$($(PYTHON) --version 2>&1). Try: make test PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "'$(PYTHON)' cannot create environments: its modules venv and ensurepip are missing." \
+			"On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --quiet --requirement requirements-dev.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,179 @@
+"""Settings: defaults < rota.toml < ROTA_* environment < flags. Unknown names are refused."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from rota.errors import Invalid
+from rota.flow.prune import RETENTION
+from rota.model.cron import parse_zone
+from rota.model.duration import parse_duration
+from rota.model.limits import check_name, check_whole
+
+FILE = "rota.toml"
+MAX_SLOTS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting with its default. `grace` None waits for handlers for ever."""
+
+    database: str = "sqlite:///rota.db"
+    schema: str = "rota"
+    timezone: str = "UTC"
+    origin: str | None = None
+    slots: int = 10
+    queues: tuple[str, ...] = ()
+    lease: timedelta = timedelta(seconds=30)
+    max_lost: int = 3
+    grace: timedelta | None = timedelta(seconds=30)
+    retention: Mapping[str, timedelta] = field(default_factory=lambda: RETENTION)
+    keep_last: int = 50
+    scheduler: Scheduler = field(default_factory=lambda: Scheduler())
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.database, str) or "://" not in self.database:
+            raise Invalid(
+                f"database {self.database!r} is not a URL; "
+                "use sqlite:///rota.db or postgresql://user@host/name"
+            )
+        check_whole(self.slots, "slots", 1, MAX_SLOTS)
+        check_whole(self.max_lost, "max_lost", 1, 1_000)
+        check_whole(self.keep_last, "keep_last", 0, 1_000_000)
+        for queue in self.queues:
+            check_name(queue, "queue")
+        if self.lease < timedelta(seconds=1):
+            raise Invalid("lease must be at least 1s")
+        parse_zone(self.timezone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduler:
+    """`pace` is the longest sleep between looks, `max_fires_per_tick` a safety valve (0 = off)."""
+
+    enabled: bool = True
+    pace: timedelta = timedelta(seconds=60)
+    max_fires_per_tick: int = 0
+    start_delay: timedelta = timedelta(0)
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Settings from all four places; None in `flags` means not given."""
+    told = _from_file(file)
+    told |= _from_environment(os.environ if environment is None else environment)
+    told |= {name: value for name, value in (flags or {}).items() if value is not None}
+    return make_settings(told)
+
+
+def make_settings(told: Mapping[str, Any]) -> Settings:
+    """Settings from plain values, each converted and checked by name."""
+    known = {one.name for one in fields(Settings)}
+    for name in told:
+        if name not in known:
+            raise Invalid(f"setting {name!r} is unknown{_hint(name, known)}")
+    settings = Settings()
+    for name, value in told.items():
+        settings = replace(settings, **{name: _convert(name, value)})
+    return settings
+
+
+def _convert(name: str, value: Any) -> Any:
+    match name:
+        case "lease":
+            return parse_duration(value, name)
+        case "grace":
+            return None if value == "none" else parse_duration(value, name, zero=True)
+        case "slots" | "max_lost" | "keep_last":
+            return _whole(value, name)
+        case "queues":
+            named = value.split(",") if isinstance(value, str) else value
+            return tuple(queue.strip() for queue in named if queue.strip())
+        case "retention":
+            return _retention(value)
+        case "scheduler":
+            return value if isinstance(value, Scheduler) else _scheduler(value)
+        case _:
+            return value
+
+
+def _retention(value: Any) -> Mapping[str, timedelta]:
+    ages = dict(RETENTION)
+    if not isinstance(value, Mapping):
+        raise Invalid("retention is a table, such as [retention] succeeded = '7d'")
+    for state, age in value.items():
+        if state not in ages:
+            raise Invalid(f"retention of {state!r} is unknown; use {', '.join(ages)}")
+        ages[state] = parse_duration(age, f"retention.{state}", zero=True)
+    return ages
+
+
+def _scheduler(value: Any) -> Scheduler:
+    if not isinstance(value, Mapping):
+        raise Invalid("scheduler is a table, such as [scheduler] pace = '60s'")
+    known = {one.name for one in fields(Scheduler)}
+    made: dict[str, Any] = {}
+    for name, told in value.items():
+        if name not in known:
+            raise Invalid(f"setting 'scheduler.{name}' is unknown{_hint(name, known)}")
+        match name:
+            case "pace":
+                made[name] = parse_duration(told, "scheduler.pace")
+            case "start_delay":
+                made[name] = parse_duration(told, "scheduler.start_delay", zero=True)
+            case "max_fires_per_tick":
+                made[name] = check_whole(_whole(told, name), "scheduler." + name, 0, 100_000)
+            case _:
+                if not isinstance(told, bool):
+                    raise Invalid(f"scheduler.{name} {told!r} must be true or false")
+                made[name] = told
+    return Scheduler(**made)
+
+
+def _from_file(file: Path | None) -> dict[str, Any]:
+    path = file or Path(FILE)
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        if file is not None:
+            raise Invalid(f"settings file {path} does not exist") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as fault:
+        raise Invalid(f"settings file {path} cannot be read: {fault}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        raise Invalid(f"settings file {path} is not valid TOML: {fault}") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    names = {one.name for one in fields(Settings)} - {"retention", "scheduler"}
+    return {
+        name: environment[f"ROTA_{name.upper()}"]
+        for name in names
+        if f"ROTA_{name.upper()}" in environment
+    }
+
+
+def _whole(value: Any, name: str) -> Any:
+    if isinstance(value, str):
+        if not value.isascii() or not value.isdigit():
+            raise Invalid(f"{name} {value!r} must be a whole number")
+        return int(value)
+    return value
+
+
+def _hint(name: str, known: set[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(known))}"

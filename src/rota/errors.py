@@ -1,0 +1,73 @@
+"""Every error Rota raises on purpose. Each message names the thing and the way out.
+
+RotaError
+├── Invalid              a value breaks a rule: bad cron, duration, name, payload, option
+│   └── BadArguments     arguments do not fit the job's signature
+├── Unknown              no such job, run, schedule, queue or lock
+├── Conflict             the thing exists, but its state forbids the request
+├── LockNotHeld          a lock was lost, or is held by somebody else
+├── MissingExtra         an optional part of Rota is not installed
+└── StorageError         the database refused or did not answer
+    ├── Unavailable      away or busy for now; trying again later may work
+    ├── ReadOnly         the store cannot be written
+    ├── WrongSchema      the store was made by another version of Rota
+    ├── WrongConnection  a caller's connection that cannot carry an enqueue
+    └── StaleSnapshot    a caller's SQLite transaction began before another one wrote
+"""
+
+from __future__ import annotations
+
+
+class RotaError(Exception):
+    """Base of all errors below."""
+
+
+class Invalid(RotaError, ValueError):
+    """A value breaks a rule; the message names the field and what is allowed."""
+
+
+class BadArguments(Invalid):
+    """Arguments do not fit the job's signature."""
+
+
+class Unknown(RotaError, LookupError):
+    """No such job, run, schedule, queue or lock."""
+
+
+class Conflict(RotaError):
+    """The thing exists, but its state forbids the request."""
+
+
+class LockNotHeld(RotaError):
+    """A lock was lost, or is held by somebody else."""
+
+
+class MissingExtra(RotaError, ImportError):
+    """An optional part of Rota is not installed."""
+
+
+class StorageError(RotaError):
+    """The database refused or did not answer."""
+
+
+class Unavailable(StorageError):
+    """The database is away or busy for now."""
+
+    # True when the connection was lost while COMMIT was under way: only reading can tell.
+    maybe_committed: bool = False
+
+
+class ReadOnly(StorageError):
+    """The store cannot be written."""
+
+
+class WrongSchema(StorageError):
+    """The store was made by another version of Rota."""
+
+
+class WrongConnection(StorageError, ValueError):
+    """A caller's connection that cannot carry an enqueue."""
+
+
+class StaleSnapshot(StorageError):
+    """A caller's SQLite transaction began before another one wrote; begin with BEGIN IMMEDIATE."""

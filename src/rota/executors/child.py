@@ -1,0 +1,304 @@
+"""A child process: runs one call after another for its worker.
+
+The main thread runs handlers. A second thread listens to the worker, so that a stop is heard while
+a handler works, and so that the worker's end is noticed: then this process and all that its
+handlers started end too. SIGTERM raises `Stopped` in the handler; SIGKILL follows if it stays.
+
+This file and what it imports is the start time of every child: keep it short.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import itertools
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, NoReturn
+
+import msgspec
+
+from rota import errors
+from rota.executors.attempt import Stopped, perform
+from rota.executors.context import Context
+from rota.executors.loading import Loader
+from rota.executors.messages import (
+    CHANNEL_LOST,
+    FROM_WORKER,
+    PIECE,
+    Answer,
+    Ask,
+    Call,
+    Done,
+    End,
+    Hello,
+    Lines,
+    Message,
+    Ready,
+    Stop,
+    encode,
+)
+from rota.executors.processes import adopt_orphans, die_with, signal_tree
+from rota.executors.signatures import Handler
+from rota.executors.surroundings import Surroundings
+from rota.model.outcome import Outcome
+
+PROGRESS_SECONDS = 0.2
+
+
+class Descriptor:
+    """A file descriptor of ours. Handlers may close any number, and open another file there."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._identity = self._look()
+
+    def _look(self) -> tuple[int, int]:
+        status = os.fstat(self.number)
+        return status.st_dev, status.st_ino
+
+    @property
+    def intact(self) -> bool:
+        try:
+            return self._look() == self._identity
+        except OSError:
+            return False
+
+    def write(self, data: bytes) -> None:
+        if not self.intact:
+            raise BrokenPipeError("the descriptor was closed")
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self.number, rest) :]
+
+    def close(self) -> None:
+        if self.intact:
+            os.close(self.number)
+
+
+class Child:
+    def __init__(self, channel: int, life: int) -> None:
+        self.pid = os.getpid()
+        self.channel, self.life = Descriptor(channel), Descriptor(life)
+        self.output = [Descriptor(1), Descriptor(2)]
+        self.log = Descriptor(os.dup(1))
+        self.mark = b""
+        self.calls: SimpleQueue[Call | None] = SimpleQueue()
+        self.answers: dict[int, SimpleQueue[Answer]] = {}
+        self.numbers = itertools.count(1)
+        self.sending = threading.Lock()
+        self.loader = Loader()
+        self.progress = Progress(partial(self.ask, "progress", wait=False))
+        self.call = 0
+        self.context: Context | None = None
+        self.stop: Stop | None = None
+        self.idle = self.stoppable = False
+
+    # The main thread
+
+    def serve(self) -> None:
+        signal.signal(signal.SIGTERM, self.terminate)
+        os.register_at_fork(after_in_child=self.forked)
+        threading.Thread(target=self.listen, name="rota-listen", daemon=True).start()
+        self.send(Ready())
+        while (call := self.next_call()) is not None:
+            self.send(self.run(call))
+
+    def next_call(self) -> Call | None:
+        self.idle = True
+        try:
+            return self.calls.get()
+        finally:
+            self.idle = False
+
+    def run(self, call: Call) -> Done:
+        context = Context(
+            definition=call.definition,
+            run_id=call.run_id,
+            attempt=call.attempt,
+            args=call.args,
+            scheduled_at=call.scheduled_at,
+            queue=call.queue,
+            port=partial(self.port, call.number),
+            target=call.target,
+            timeout=call.timeout,
+            missed_count=call.missed_count,
+            correlation_id=call.correlation_id,
+        )
+        # The worker passes records on to its own logging; here they would be told twice.
+        context.logger.propagate = False
+        surroundings = Surroundings.capture()
+
+        def find() -> Handler:
+            nonlocal surroundings
+            handler = self.loader.known(call.definition, call.version)
+            if handler is None:
+                handler = self.loader.load(call.definition, call.version)
+                surroundings = Surroundings.capture()  # what an import changes is meant to stay
+            return handler
+
+        self.call, self.context, self.stoppable = call.number, context, True
+        try:
+            self.apply_stop()  # it may have come before its call was taken up
+            outcome = perform(find, context)
+        except Stopped:  # it came while the attempt was being judged
+            outcome = None
+        finally:
+            self.stoppable = False
+        if os.getpid() != self.pid:
+            end_fork(outcome)
+        self.progress.flush()
+        self.call, self.context = 0, None
+        strange = surroundings.restore()
+        if not all(descriptor.intact for descriptor in (*self.output, self.log, self.life)):
+            strange = "its standard output was closed or replaced"
+        return Done(number=call.number, outcome=outcome, strange=strange)
+
+    def terminate(self, number: int, frame: FrameType | None) -> None:
+        if self.stoppable:
+            self.stoppable = False  # once: the handler's own cleaning up is left alone
+            raise Stopped
+        if self.idle:
+            raise SystemExit
+
+    # What a context asks for, from any thread
+
+    def port(self, call: int, request: str, params: dict[str, Any]) -> Any:
+        if os.getpid() != self.pid:
+            raise errors.RotaError("ctx works in the process it was given to, not in a fork of it")
+        if call != self.call:
+            raise errors.RotaError("ctx is not usable any more: its attempt has ended")
+        match request:
+            case "log":
+                self.write_log(params)
+            case "progress":
+                self.progress.show(params)
+            case _:
+                return self.ask(request, params)
+
+    def write_log(self, record: dict[str, Any]) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # the handler may have put anything there
+                stream.flush()
+        self.log.write(self.mark + msgspec.json.encode(record) + b"\n")
+
+    def ask(self, request: str, params: dict[str, Any], *, wait: bool = True) -> Any:
+        if not wait:
+            self.send(Ask(number=0, request=request, params=params))
+            return None
+        number = next(self.numbers)
+        self.answers[number] = SimpleQueue()
+        self.send(Ask(number=number, request=request, params=params))
+        answer = self.answers[number].get()
+        del self.answers[number]
+        if answer.error is not None:
+            kind, text = answer.error
+            raise getattr(errors, kind, errors.RotaError)(text)
+        return answer.value
+
+    def send(self, message: Message) -> None:
+        with self.sending:
+            try:
+                self.channel.write(encode(message))
+            except OSError:
+                os._exit(CHANNEL_LOST)
+
+    # The listening thread
+
+    def listen(self) -> None:
+        lines = Lines()
+        while self.channel.intact and (piece := os.read(self.channel.number, PIECE)):
+            for line in lines.feed(piece):
+                self.hear(FROM_WORKER.decode(line))
+        if not self.channel.intact:
+            os._exit(CHANNEL_LOST)
+        signal_tree(self.pid, signal.SIGKILL)  # the worker has gone
+
+    def hear(self, message: Message) -> None:
+        match message:
+            case Hello():
+                sys.path[:], sys.argv[:] = message.path, message.argv
+                self.mark = message.mark.encode()
+            case Call():
+                self.calls.put(message)
+            case Answer():
+                self.answers[message.number].put(message)
+            case Stop():
+                self.stop = message
+                self.apply_stop()
+            case End():
+                self.calls.put(None)
+
+    def apply_stop(self) -> None:
+        stop, context = self.stop, self.context
+        if stop is not None and context is not None and stop.call == self.call:
+            context.stop(stop.reason)
+
+    def forked(self) -> None:
+        """In a fork of this process: only the original speaks with the worker."""
+        self.channel.close()
+        self.life.close()
+
+
+class Progress:
+    """Passes on the newest progress, five times a second at most; the last one always."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self._guard = threading.Lock()
+        self._kept: dict[str, Any] | None = None
+        self._timer: threading.Timer | None = None
+        self._sent_at = float("-inf")
+
+    def show(self, params: dict[str, Any]) -> None:
+        wait = self._sent_at + PROGRESS_SECONDS - time.monotonic()
+        with self._guard:
+            self._kept = params
+            if wait > 0:
+                if self._timer is None:
+                    self._timer = threading.Timer(wait, self.flush)
+                    self._timer.daemon = True
+                    self._timer.start()
+                return
+        self.flush()
+
+    def flush(self) -> None:
+        with self._guard:
+            kept, self._kept = self._kept, None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if kept is not None:
+                self._sent_at = time.monotonic()
+                self._send(kept)
+
+
+def end_fork(outcome: Outcome | None) -> NoReturn:
+    """A handler forked, and this copy of it has come to its end: it must not answer twice."""
+    if outcome is not None and outcome.error is not None:
+        print(outcome.error, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(1 if outcome is not None and outcome.error else 0)
+
+
+def main(channel: int, life: int) -> None:
+    if os.getpgrp() != os.getpid():
+        sys.exit("rota.executors.child is started by a worker, as the leader of its own session")
+    faulthandler.enable()  # a crash in C shows where in Python it happened
+    die_with(life)
+    adopt_orphans()
+    for descriptor in (channel, life):
+        os.set_inheritable(descriptor, False)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(  # type: ignore[union-attr]
+            encoding="utf-8", errors="backslashreplace", line_buffering=True
+        )
+    Child(channel, life).serve()

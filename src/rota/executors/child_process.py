@@ -1,0 +1,227 @@
+"""A worker's end of one child process: start it, call it, stop it, bury it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from contextlib import suppress
+
+import msgspec
+
+from rota import errors
+from rota.executors.context import Context
+from rota.executors.messages import (
+    CHANNEL_LOST,
+    FROM_CHILD,
+    PIECE,
+    Answer,
+    Ask,
+    Call,
+    Done,
+    Hello,
+    Lines,
+    Message,
+    Ready,
+    encode,
+)
+from rota.executors.output import Output
+from rota.executors.processes import Identity, has_exited, signal_each, signal_tree
+
+# A pipe holds at most so many pieces; what is written while they are read can wait.
+PIECES = 16
+# The channel of a process that ends closes a moment before its exit code can be read.
+EXIT_SECONDS = 0.5
+BURY_SECONDS = 5.0  # a process that waits inside the kernel cannot even be killed
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BOOT = "import sys; sys.path.append({!r}); from rota.executors.child import main; main({}, {})"
+
+
+class ChildProcess:
+    """One call at a time. Only `tell`, `signal` and `bury` may come from other threads."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._sending = threading.Lock()
+        self._buried = False
+        self._strays: list[Identity] = []
+        self._lines = Lines()
+        self.mark = "\x1e" + secrets.token_hex(8)
+        self.loaded: dict[str, str] = {}
+        self.calls = 0
+        self.working = self.ready = self.signalled = False
+        self._hung_up = self._silent = False
+        self._channel, theirs = socket.socketpair()
+        life, self._life = os.pipe()
+        self._output, output = os.pipe()
+        try:
+            # -P and the hello below: the child imports what its worker imports, from there.
+            boot = BOOT.format(ROOT, theirs.fileno(), life)
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", boot],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(theirs.fileno(), life),
+                start_new_session=True,
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            theirs.close()
+            os.close(life)
+            os.close(output)
+        self.pid = self.process.pid
+        os.set_blocking(self._output, False)
+        self._poll = select.poll()
+        self._poll.register(self._channel, select.POLLIN)
+        self._poll.register(self._output, select.POLLIN)
+        _LIVING.add(self)
+        path = [entry for entry in sys.path if isinstance(entry, str)]
+        self.send(Hello(path=path, argv=sys.argv, mark=self.mark))
+
+    @property
+    def fit(self) -> bool:
+        """Alive and silent, as a child without a call must be."""
+        return not self._buried and not select.select([self._channel], [], [], 0)[0]
+
+    def call(self, call: Call, context: Context, output: Output) -> Done | None:
+        """Talk until the call is done; None if the child ended before that."""
+        self.send(call)
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == self._output:
+                    self.drain(output)
+                elif (done := self._hear(context)) is not None:
+                    self.drain(output)  # printed before it was done, so it is all there
+                    return done
+                elif self._hung_up:
+                    return None
+
+    def _hear(self, context: Context) -> Done | None:
+        try:
+            piece = self._channel.recv(PIECE)
+            self._hung_up = not piece
+            for line in self._lines.feed(piece):
+                match FROM_CHILD.decode(line):
+                    case Ready():
+                        self.ready = True
+                    case Ask() as ask:
+                        self._answer(ask, context)
+                    case Done() as done:
+                        return done
+        except (OSError, msgspec.DecodeError):
+            # The handler wrote to the channel itself: nothing after that can be trusted.
+            self._hung_up = True
+        return None
+
+    def _answer(self, ask: Ask, context: Context) -> None:
+        try:
+            answer = Answer(number=ask.number, value=context.port(ask.request, ask.params))
+        except errors.RotaError as error:
+            answer = Answer(number=ask.number, error=(type(error).__name__, str(error)))
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            answer = Answer(number=ask.number, error=("RotaError", told))
+        if ask.number:
+            with suppress(OSError):  # it has ended meanwhile, which the next look shows
+                self.send(answer)
+
+    def send(self, message: Message) -> None:
+        with self._sending:
+            self._channel.sendall(encode(message))
+
+    def tell(self, message: Message) -> None:
+        """Send, unless the child does not listen: then it will be made to end anyway."""
+        if self._sending.acquire(blocking=False):
+            try:
+                with suppress(OSError):
+                    self._channel.send(encode(message), socket.MSG_DONTWAIT)
+            finally:
+                self._sending.release()
+
+    def signal(self, number: int, call: int) -> None:
+        """Signal the child and what its handler started, if it still works on that call."""
+        with self._guard:
+            if self.working and self.calls == call and not self._buried:
+                self.signalled = True
+                self._strays += signal_tree(self.pid, number)
+
+    def rest(self) -> None:
+        """The call is over: no signal that was meant for it may still come."""
+        with self._guard:
+            self.working = False
+
+    def finish(self, output: Output) -> str:
+        """The child ended in the middle of a call: say how."""
+        exited = has_exited(self.pid, within=EXIT_SECONDS)
+        code = self.bury(output)
+        if not exited or code == CHANNEL_LOST:
+            return "the handler closed the descriptors of its child process"
+        if not self.ready:
+            return f"child process could not start, {_ending(code)}: {output.tail}"
+        return f"child process {_ending(code)}"
+
+    def bury(self, output: Output | None = None) -> int:
+        """End what is left of the child and its group, and collect it."""
+        with self._guard:
+            if not self._buried:
+                self._buried = True
+                # Before it is collected: its id, and so the group's, cannot be another's yet.
+                self._strays += signal_tree(self.pid, signal.SIGKILL)
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(BURY_SECONDS)
+                signal_each(self._strays, signal.SIGKILL)
+                if output is not None:
+                    self.drain(output)
+                self._close()
+        return self.process.returncode or 0
+
+    def drain(self, output: Output) -> None:
+        with suppress(BlockingIOError):
+            for _ in range(0 if self._silent else PIECES):
+                if not (piece := os.read(self._output, PIECE)):
+                    self._silent = True  # closed by the child and by all it started
+                    self._poll.unregister(self._output)
+                    break
+                output.feed(piece)
+
+    def _close(self) -> None:
+        self._channel.close()
+        os.close(self._life)
+        os.close(self._output)
+
+    def forget(self) -> None:
+        """In a fork of the worker: its children are not ours, and must still see it end."""
+        if not self._buried:
+            self._buried = True
+            self._close()
+
+
+_LIVING: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for child in list(_LIVING):
+        child.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = "; was the machine out of memory?" if name == "SIGKILL" else ""
+    return f"was killed by {name}{hint}"

@@ -1,0 +1,220 @@
+"""What a handler is given: the run it works on, and ways to talk to the process that owns it.
+
+A context holds no storage. Everything it asks for goes through its port, one function, so that
+it works the same in a thread, on the event loop and in a child process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from rota.errors import LockNotHeld
+from rota.model.duration import parse_duration
+from rota.model.job import Job
+
+# (request, parameters) -> answer. Requests: log, progress, extend_lease, lock, extend_lock, unlock.
+Port = Callable[[str, dict[str, Any]], Any]
+StopReason = str  # cancelled | timed_out | lost | stopping
+
+DEFAULT_LOCK_TTL = timedelta(seconds=30)
+
+
+class Context:
+    """One attempt, as its handler sees it."""
+
+    def __init__(
+        self,
+        *,
+        definition: Job,
+        run_id: str,
+        attempt: int,
+        args: Mapping[str, Any],
+        scheduled_at: datetime,
+        queue: str,
+        port: Port,
+        target: str = "",
+        timeout: timedelta | None = None,
+        missed_count: int = 1,
+        correlation_id: str | None = None,
+    ) -> None:
+        self.definition = definition
+        self.job = definition.name
+        self.queue = queue
+        self.run_id = run_id
+        self.attempt = attempt
+        self.args = dict(args)
+        self.scheduled_at = scheduled_at
+        self.timeout = timeout
+        self.missed_count = missed_count
+        self.correlation_id = correlation_id
+        self.target = target
+        self.port = port
+        self.logger = _logger(self)
+        self._stopped = threading.Event()
+        self._stop_reason: StopReason | None = None
+        self._heard_stop = False
+        self._on_stop: list[Callable[[StopReason], None]] = []
+        self._guard = threading.Lock()
+        self._db: Any = None
+        self.stoppable = False  # true once something can end the handler by force
+        self.stopped_at = 0.0
+
+    # For handlers
+
+    @property
+    def cancelled(self) -> bool:
+        """True once this attempt should end: cancel, timeout, lost lease, or a stopping worker.
+
+        A handler that has seen it and returns has ended early: its result is not kept, and a run
+        that a stopping worker let go starts again elsewhere.
+        """
+        if self._stopped.is_set():
+            self._heard_stop = True
+        return self._heard_stop
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        return self._stop_reason
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, but wake at once when this attempt should end. True if it should."""
+        self._stopped.wait(seconds)
+        return self.cancelled
+
+    def progress(self, done: float, total: float | None = None) -> None:
+        """Show how far this run is."""
+        self.port("progress", {"done": done, "total": total})
+
+    def extend_lease(self) -> None:
+        """Renew the lease now, before work that nothing can interrupt."""
+        self.port("extend_lease", {})
+
+    def lock(self, name: str, ttl: object = DEFAULT_LOCK_TTL) -> Locking:
+        """Hold a named lock across all processes; LockNotHeld if somebody else has it.
+
+        `with ctx.lock("name"):`, or `async with`, which lets other async handlers go on meanwhile.
+        """
+        seconds = parse_duration(ttl, "ttl").total_seconds()
+        return Locking(name=name, seconds=seconds, port=self.port)
+
+    @property
+    def db(self) -> Any:
+        """A connection to the job's target, in autocommit, closed when the attempt ends."""
+        if self._db is None:
+            from rota.executors.targets import connect
+
+            self._db = connect(self.target)
+        return self._db
+
+    # For executors and workers
+
+    @property
+    def heard_stop(self) -> bool:
+        """True if the handler has seen that it should end. Others ask for `stop_reason`."""
+        return self._heard_stop
+
+    def on_stop(self, callback: Callable[[StopReason], None]) -> None:
+        """Call back once this attempt should end; at once if it should already."""
+        with self._guard:
+            self.stoppable = True
+            if not self._stopped.is_set():
+                self._on_stop.append(callback)
+                return
+        assert self._stop_reason is not None
+        callback(self._stop_reason)
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask the handler to end. The first reason stands."""
+        with self._guard:
+            if self._stopped.is_set():
+                return
+            self._stop_reason = reason
+            self.stopped_at = time.monotonic()
+            self._stopped.set()
+            callbacks, self._on_stop = self._on_stop, []
+        for callback in callbacks:
+            callback(reason)
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A held lock. `token` rises with each holder: pass it on to fence what you protect."""
+
+    name: str
+    token: int
+    port: Port = field(repr=False)
+
+    def extend(self, ttl: object = DEFAULT_LOCK_TTL) -> None:
+        """Hold it for `ttl` from now; LockNotHeld if it was lost meanwhile."""
+        seconds = parse_duration(ttl, "ttl").total_seconds()
+        if not self.port("extend_lock", {"name": self.name, "token": self.token, "ttl": seconds}):
+            raise LockNotHeld(f"lock {self.name!r} was lost: its time ran out")
+
+
+class Locking:
+    """What `ctx.lock` gives: holds the lock while the block runs."""
+
+    def __init__(self, *, name: str, seconds: float, port: Port) -> None:
+        self._name, self._seconds, self._port = name, seconds, port
+        self._token: int | None = None
+
+    def __enter__(self) -> Lock:
+        self._token = self._port("lock", {"name": self._name, "ttl": self._seconds})
+        if self._token is None:
+            raise LockNotHeld(f"lock {self._name!r} is held by somebody else")
+        return Lock(name=self._name, token=self._token, port=self._port)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._port("unlock", {"name": self._name, "token": self._token})
+
+    async def __aenter__(self) -> Lock:
+        import asyncio
+
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
+class _PortHandler(logging.Handler):
+    """Captures log lines with the run."""
+
+    def __init__(self, port: Port) -> None:
+        super().__init__()
+        self.port = port
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = {"at": record.created, "level": record.levelname, "text": self.format(record)}
+        self.port("log", line)
+
+
+def _logger(context: Context) -> logging.Logger:
+    # Not from getLogger: a logger per run would stay in its registry for ever.
+    logger = logging.Logger(f"rota.job.{context.job}", logging.DEBUG)
+    logger.parent = logging.getLogger("rota.job")
+    logger.addHandler(_PortHandler(context.port))
+    return logger

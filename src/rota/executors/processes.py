@@ -1,0 +1,114 @@
+"""Ending a process and everything it started.
+
+A child leads its own session, so it cannot leave its process group, and that group holds what its
+handler started. Processes that left the group are found by their parents, on Linux and as well as
+that can be done: a child adopts orphans, so that the line of parents does not break.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+
+PR_SET_CHILD_SUBREAPER = 36
+# (process id, start time): an id alone may belong to another process by the time it is used.
+Identity = tuple[int, str]
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of descendants whose own parent ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with(pipe: int) -> None:
+    """Have the kernel kill this whole process group when the last writer of `pipe` is gone.
+
+    It needs no thread and no GIL, and reaches the handler's own children. PR_SET_PDEATHSIG would
+    end the leader only, and also when the thread that forked it ends.
+    """
+    if sys.platform == "linux":
+        import fcntl
+
+        fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def signal_tree(leader: int, number: int) -> list[Identity]:
+    """Signal a leader, its group, and descendants elsewhere; these are returned.
+
+    The leader must not be reaped yet: until then its id, which is the group's, is not reused.
+    """
+    # Look before the blow: once the leader is dead, its descendants cannot be found any more.
+    strays = [(pid, started) for pid, group, started in descendants(leader) if group != leader]
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+    signal_each(strays, number)
+    return strays
+
+
+def signal_each(processes: list[Identity], number: int) -> None:
+    for pid, started in processes:
+        with suppress(OSError, IndexError):
+            if _stat(pid)[19] == started:
+                os.kill(pid, number)
+
+
+def descendants(root: int) -> list[tuple[int, int, str]]:
+    """(process id, group, start time) of all that descend from `root`; empty without /proc."""
+    children: dict[int, list[tuple[int, int, str]]] = {}
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+    for pid in pids:
+        with suppress(OSError, IndexError):  # it has ended meanwhile
+            stat = _stat(pid)
+            children.setdefault(int(stat[1]), []).append((pid, int(stat[2]), stat[19]))
+    found, pending = [], [root]
+    while pending:
+        for child in children.pop(pending.pop(), ()):
+            found.append(child)
+            pending.append(child[0])
+    return found
+
+
+def has_exited(pid: int, *, within: float) -> bool:
+    """Whether a child of this process ends in time. It is not reaped."""
+    if not hasattr(os, "waitid"):
+        return True
+    until, pause = time.monotonic() + within, 0.0005
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    try:
+        while os.waitid(os.P_PID, pid, flags) is None:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 2, 0.02)
+    except ChildProcessError:
+        pass
+    return True
+
+
+def reap_orphans() -> bool:
+    """Collect children that have ended; True if others are still alive."""
+    if not hasattr(os, "waitid"):
+        return False
+    try:
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            os.waitpid(ended.si_pid, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/<pid>/stat after the name, which may hold spaces: state, ppid, pgrp, …"""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()

@@ -1,0 +1,180 @@
+"""What a Python function takes, in words of JSON; and its arguments, on the way out and back in.
+
+Arguments travel as JSON by name. A parameter called `ctx` or annotated `rota.Context` is given by
+Rota and is no argument. An annotation that msgspec cannot decode accepts anything, as it came.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from rota.errors import BadArguments, Invalid
+from rota.executors.context import Context
+from rota.model.signature import Parameter, Signature
+
+Function = Callable[..., Any]
+
+# These arrive from JSON as they are; anything else goes through msgspec.convert.
+PLAIN: dict[Any, tuple[str, ...]] = {
+    inspect.Parameter.empty: (),
+    Any: (),
+    object: (),
+    str: ("string",),
+    int: ("integer",),
+    float: ("number",),
+    bool: ("boolean",),
+    list: ("array",),
+    dict: ("object",),
+    None: ("null",),
+    type(None): ("null",),
+}
+JSON_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function, ready to be called with what its run carries."""
+
+    function: Function
+    signature: Signature
+    rich: Mapping[str, Any]
+    context_name: str | None
+
+    @property
+    def is_async(self) -> bool:
+        called = getattr(type(self.function), "__call__", None)  # noqa: B004  an object's own
+        return any(map(inspect.iscoroutinefunction, (self.function, called)))
+
+    def call(self, context: Context) -> Any:
+        return self.function(**self.arguments(context))
+
+    def arguments(self, context: Context) -> dict[str, Any]:
+        """Checked again, since the code may be newer than the enqueue; rich types made real."""
+        self.signature.check(context.job, context.args)
+        arguments = {
+            name: self._convert(context.job, name, value) for name, value in context.args.items()
+        }
+        if self.context_name is not None:
+            if self.context_name in arguments:
+                raise BadArguments(
+                    f"job {context.job!r}: {self.context_name!r} is given by Rota; rename yours"
+                )
+            arguments[self.context_name] = context
+        return arguments
+
+    def _convert(self, job: str, name: str, value: Any) -> Any:
+        if name not in self.rich:
+            return value
+        try:
+            return msgspec.convert(value, self.rich[name], str_keys=True)
+        except msgspec.ValidationError as error:
+            raise BadArguments(f"job {job!r}: {name!r} does not fit: {error}") from None
+
+
+def handler_of(function: Function) -> Handler:
+    """Read a function once; Invalid if it can never be called with arguments by name."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise Invalid(f"{_name(function)} is a generator and would never run; remove its yield")
+    hints = _hints(function)
+    parameters, rich, context_name, is_open = [], {}, None, False
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = hints.get(name, inspect.Parameter.empty)
+        match parameter.kind:
+            case inspect.Parameter.VAR_POSITIONAL | inspect.Parameter.POSITIONAL_ONLY:
+                raise Invalid(
+                    f"{_name(function)} takes {parameter} by position, but arguments of a job "
+                    "travel by name; give each its own named parameter"
+                )
+            case inspect.Parameter.VAR_KEYWORD:
+                is_open = True
+            case _ if name == "ctx" or hint is Context:
+                context_name = name
+            case _:
+                json_types = _plain(hint)
+                if json_types is None and (json_types := _decodable(hint)) is not None:
+                    rich[name] = hint
+                required = parameter.default is inspect.Parameter.empty
+                parameters.append(Parameter(name=name, types=json_types or (), required=required))
+    return Handler(function, Signature(tuple(parameters), open=is_open), rich, context_name)
+
+
+def signature_of(function: Function) -> Signature:
+    """What may be enqueued for a function, in the form that is stored with its job."""
+    return handler_of(function).signature
+
+
+def encode_args(job: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as plain JSON values: dates, UUIDs, enums, dataclasses become what JSON has."""
+    encoded = {}
+    for name, value in args.items():
+        try:
+            encoded[name] = msgspec.to_builtins(value, str_keys=True)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise BadArguments(
+                f"job {job!r}: {name!r} is a {type(value).__name__} that JSON cannot carry: {error}"
+            ) from None
+    return encoded
+
+
+def _plain(hint: Any) -> tuple[str, ...] | None:
+    try:
+        return PLAIN.get(hint)
+    except TypeError:  # not hashable, so not plain
+        return None
+
+
+def _decodable(hint: Any) -> tuple[str, ...] | None:
+    """The JSON types that decode to `hint`, empty for any; None if msgspec cannot decode it."""
+    try:
+        schema = msgspec.json.schema(hint)
+    except Exception:  # an annotation may be any object at all
+        return None
+    return tuple(dict.fromkeys(_names(schema, schema.get("$defs", {})) or ()))
+
+
+def _names(schema: dict[str, Any], definitions: dict[str, Any]) -> list[str] | None:
+    match schema:
+        case {"$ref": str(reference)}:
+            return _names(definitions[reference.rpartition("/")[2]], definitions)
+        case {"anyOf": list(members)}:
+            found = [_names(member, definitions) for member in members]
+            return None if None in found else [name for names in found for name in names or ()]
+        case {"enum": list(values)}:
+            return [JSON_NAMES[type(value)] for value in values]
+        case {"type": str(name)}:
+            return [name]
+        case _:
+            return None
+
+
+def _hints(function: Function) -> dict[str, Any]:
+    """Resolved annotations. One that cannot be resolved (a TYPE_CHECKING import) is left out."""
+    plain = inspect.unwrap(function)
+    try:
+        return typing.get_type_hints(plain, include_extras=True)
+    except Exception:  # an annotation may name anything, and evaluating it may raise anything
+        return _hints_one_by_one(plain)
+
+
+def _hints_one_by_one(function: Function) -> dict[str, Any]:
+    known = getattr(function, "__globals__", {})
+    resolved: dict[str, Any] = {}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        holder = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            resolved |= typing.get_type_hints(holder, known, include_extras=True)
+        except Exception:
+            if str(annotation).rpartition(".")[2] == "Context":
+                resolved[name] = Context
+    return resolved
+
+
+def _name(function: Function) -> str:
+    return f"function {getattr(function, '__qualname__', repr(function))!r}"

@@ -1,0 +1,286 @@
+"""What an operator may do: the admin object behind every surface.
+
+Everything here is audited, and what leaves here is redacted. The command line, HTTP, SQL and
+the dashboard call these functions and add nothing to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rota.errors import Conflict, Invalid, Unknown
+from rota.executors.protocol import HearsTermination
+from rota.flow.enqueue import Enqueue, Options, find_job
+from rota.flow.prune import Prune, Retention
+from rota.flow.settle import FindHearer, asking
+from rota.model.limits import PAGE, REASON_LENGTH, check_name, check_whole, clip
+from rota.model.redact import redact_args
+from rota.model.run import Enqueued, Run
+from rota.model.schedule import Schedule
+from rota.model.transitions import STATES
+from rota.storage.protocol import Actor, Storage
+
+
+class Control:
+    """`actor` says who asks; `changed` is told after each write so that loops look at once."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        actor: Actor,
+        hearer_of: FindHearer,
+        changed: Callable[[], None] = lambda: None,
+        retention: Retention | None = None,
+    ) -> None:
+        self.storage, self.actor = storage, actor
+        self.hearer_of, self.changed = hearer_of, changed
+        self.retention = retention or Retention()
+
+    def as_actor(self, actor: Actor) -> Control:
+        """The same control in somebody else's name."""
+        return Control(
+            self.storage,
+            actor=actor,
+            hearer_of=self.hearer_of,
+            changed=self.changed,
+            retention=self.retention,
+        )
+
+    # Reading
+
+    def overview(self) -> dict[str, Any]:
+        """Counts by state, schedules, and whether dispatch is on."""
+        return self.storage.overview()
+
+    def jobs(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": job.name,
+                "executor": job.executor,
+                "source": job.source,
+                "queue": job.queue,
+                "priority": job.priority,
+                "timeout": job.timeout,
+                "description": job.description,
+                "enabled": job.enabled,
+                "error": job.error,
+                "version": job.version,
+                "version_at": job.version_at,
+                "args": job.signature.to_dict(),
+                **job.policies(),
+            }
+            for job in self.storage.list_jobs(after=after, limit=_page(limit))
+        ]
+
+    def runs(
+        self,
+        *,
+        job: str | None = None,
+        schedule: str | None = None,
+        state: str | None = None,
+        queue: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[Run]:
+        """Newest first; `before` is the seq of the last one seen."""
+        if state is not None and state not in STATES:
+            raise Invalid(f"state {state!r} is unknown; use {', '.join(STATES)}")
+        schedule_id = None if schedule is None else self.storage.schedule_named(schedule).id
+        found = self.storage.list_runs(
+            job=job,
+            schedule_id=schedule_id,
+            state=state,
+            queue=queue,
+            before=before,
+            limit=_page(limit),
+        )
+        return [redact_args(run) for run in found]
+
+    def run(self, run_id: str) -> Run:
+        return redact_args(self.storage.run(run_id))
+
+    def attempts(self, run_id: str) -> list[dict[str, Any]]:
+        """Every attempt that ended, also the only one of a run that succeeded at once."""
+        run = self.storage.run(run_id)
+        stored = [
+            {
+                "number": one.number,
+                "worker_id": one.worker_id,
+                "started_at": one.started_at,
+                "finished_at": one.finished_at,
+                "outcome": one.outcome,
+                "error": one.error,
+            }
+            for one in self.storage.list_attempts(run.seq, limit=PAGE)
+        ]
+        if run.state == "succeeded" and run.attempt == 1 and not stored:
+            stored = [
+                {
+                    "number": 1,
+                    "worker_id": run.worker_id,
+                    "started_at": run.started_at,
+                    "finished_at": run.finished_at,
+                    "outcome": "succeeded",
+                    "error": None,
+                }
+            ]
+        return stored
+
+    def logs(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> list[dict[str, Any]]:
+        run = self.storage.run(run_id)
+        return self.storage.list_logs(run.seq, after=after, limit=_page(limit))
+
+    def events(
+        self, run_id: str | None = None, *, before: int | None = None, limit: int = PAGE
+    ) -> list[dict[str, Any]]:
+        return self.storage.list_events(run_id=run_id, before=before, limit=_page(limit))
+
+    def audit(self, *, before: int | None = None, limit: int = PAGE) -> list[dict[str, Any]]:
+        return self.storage.list_audit(before=before, limit=_page(limit))
+
+    def schedules(
+        self, *, after: str = "", job: str | None = None, limit: int = PAGE
+    ) -> list[Schedule]:
+        return self.storage.list_schedules(after=after, job=job, limit=_page(limit))
+
+    def schedule(self, name: str) -> Schedule:
+        return self.storage.schedule_named(name)
+
+    def occurrences(self, name: str, *, limit: int = 50) -> list[dict[str, Any]]:
+        """The ledger, newest first: what became of each instant that was due."""
+        from rota.model.schedule import WAITING_FOR_RUN
+
+        schedule = self.storage.schedule_named(name)
+        return self.storage.list_occurrences(
+            schedule.id, before=WAITING_FOR_RUN, limit=_page(limit)
+        )
+
+    def changes(self, name: str, *, limit: int = 50) -> list[dict[str, Any]]:
+        """Who changed a schedule, when and why, newest first."""
+        schedule = self.storage.schedule_named(name)
+        return self.storage.list_schedule_changes(schedule.id, before=2**62, limit=_page(limit))
+
+    def queues(self) -> list[dict[str, Any]]:
+        return self.storage.list_queues(limit=PAGE)
+
+    def workers(self) -> list[dict[str, Any]]:
+        return self.storage.list_workers(limit=PAGE)
+
+    def locks(self) -> list[dict[str, Any]]:
+        return self.storage.list_locks(limit=PAGE)
+
+    # Runs
+
+    def enqueue(self, job: str, args: Mapping[str, Any], options: Options) -> Enqueued:
+        """A run of any job that some process registered."""
+        enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
+        return enqueue.one(find_job(self.storage, job), args, options)
+
+    def trigger(self, name: str, *, force: bool = False) -> Enqueued:
+        """Run a job or a schedule now; the cursor stays. Takes the overlap slot unless forced."""
+        enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
+        try:
+            schedule = self.storage.schedule_named(name)
+        except Unknown:
+            job = find_job(self.storage, name)
+            overlap_key = None if force or job.source == "api" else job.overlap_key
+            return enqueue.triggered(job, {}, overlap_key=overlap_key)
+        job = find_job(self.storage, schedule.job)
+        overlap_key = None if force else schedule.slot
+        return enqueue.triggered(job, schedule.args, overlap_key=overlap_key, schedule=schedule)
+
+    def cancel(self, run_id: str, reason: str | None = None) -> Run:
+        """End a run that has not started; ask its worker to end one that runs."""
+        run = self.storage.run(run_id)
+        hearer = self._hearer(run)
+        told = self.storage.cancel_run(
+            run_id, _reason(reason), self.actor, None if hearer is None else asking(hearer)
+        )
+        self.changed()
+        return redact_args(told)
+
+    def redo(self, run_id: str, reason: str | None = None) -> Run:
+        """Start over a run that has ended."""
+        return self._changed(self.storage.redo_run(run_id, _reason(reason), self.actor))
+
+    def pause_run(self, run_id: str, reason: str | None = None) -> Run:
+        return self._changed(self.storage.pause_run(run_id, _reason(reason), self.actor))
+
+    def resume_run(self, run_id: str, reason: str | None = None) -> Run:
+        return self._changed(self.storage.resume_run(run_id, _reason(reason), self.actor))
+
+    def delete(self, run_id: str, reason: str | None = None) -> None:
+        """Remove a run that is not running, with its attempts and logs."""
+        self.storage.delete_run(run_id, _reason(reason), self.actor)
+        self.changed()
+
+    def _hearer(self, run: Run) -> HearsTermination | None:
+        try:
+            return self.hearer_of(run.job)
+        except Unknown as fault:
+            raise Conflict(
+                f"run {run.id} can only be cancelled where its executor is installed: {fault}"
+            ) from None
+
+    def _changed(self, run: Run) -> Run:
+        self.changed()
+        return redact_args(run)
+
+    # Schedules, queues, dispatch
+
+    def put_schedule(self, schedule: Schedule) -> Schedule:
+        """Create or edit by name. The job must exist, and the arguments must fit it."""
+        job = find_job(self.storage, schedule.job)
+        job.signature.check(schedule.job, schedule.args)
+        saved = self.storage.put_schedule(schedule, self.actor)
+        self.changed()
+        return saved
+
+    def pause(self, name: str, reason: str | None = None) -> Schedule:
+        """Stop the fires of a schedule until it is resumed; runs already made go on."""
+        paused = self.storage.pause_schedule(name, _reason(reason), self.actor)
+        self.changed()
+        return paused
+
+    def resume(self, name: str, reason: str | None = None) -> Schedule:
+        """Fire again from now on; what was missed is in the ledger."""
+        resumed = self.storage.resume_schedule(name, _reason(reason), self.actor)
+        self.changed()
+        return resumed
+
+    def drop(self, name: str, reason: str | None = None) -> None:
+        """Remove a schedule; its ledger, changes and runs stay."""
+        self.storage.drop_schedule(name, _reason(reason), self.actor)
+        self.changed()
+
+    def pause_queue(self, name: str, reason: str | None = None) -> None:
+        self.storage.pause_queue(check_name(name, "queue"), _reason(reason), self.actor)
+
+    def resume_queue(self, name: str) -> None:
+        self.storage.resume_queue(name, self.actor)
+        self.changed()
+
+    def pause_dispatch(self, reason: str | None = None) -> None:
+        """Stop claims in all processes; fires go on, running runs end."""
+        self.storage.set_dispatch(False, _reason(reason), self.actor)
+
+    def resume_dispatch(self) -> None:
+        self.storage.set_dispatch(True, None, self.actor)
+        self.changed()
+
+    def prune(self) -> int:
+        """Delete what retention no longer keeps, now; the number of batches it took."""
+        prune, batches = Prune(self.storage, retention=self.retention), 0
+        while prune.step() == 0.0:
+            batches += 1
+        return batches
+
+
+def _page(limit: int) -> int:
+    return check_whole(limit, "limit", 1, PAGE)
+
+
+def _reason(reason: str | None) -> str | None:
+    return None if reason is None else clip(reason, REASON_LENGTH)

@@ -1,0 +1,200 @@
+"""Enqueue runs of a job: check the arguments, choose the id, insert.
+
+The id is made here, before the insert, so that an insert whose answer was lost can be sent again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from rota.errors import Invalid, Unavailable, Unknown
+from rota.model.duration import parse_duration, parse_instant
+from rota.model.job import Job
+from rota.model.limits import (
+    BULK_RUNS,
+    CONCURRENCY,
+    PRIORITY,
+    check_key,
+    check_name,
+    check_payload,
+    check_payload_size,
+    check_whole,
+)
+from rota.model.retry import MAX_ATTEMPTS
+from rota.model.run import Enqueued, NewRun
+from rota.model.schedule import Schedule
+from rota.storage.protocol import Storage
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What an enqueue may say beside the arguments; everything has the job's own default."""
+
+    delay: object = None
+    at: object = None
+    key: str | None = None
+    key_ttl: object = None
+    priority: int | None = None
+    queue: str | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    max_attempts: int | None = None
+    timeout: object = None
+    correlation_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.delay is not None and self.at is not None:
+            raise Invalid("give delay or at, not both")
+
+
+class Enqueue:
+    """`enqueued` is told when runs were made, so that a worker in this process wakes at once."""
+
+    def __init__(
+        self, storage: Storage, *, enqueued: Callable[[], None], created_by: str | None = None
+    ) -> None:
+        self.storage, self.enqueued, self.created_by = storage, enqueued, created_by
+        self._queues: set[str] = set()
+
+    def one(
+        self,
+        job: Job,
+        args: Mapping[str, Any],
+        options: Options,
+        *,
+        connection: Any = None,
+        notify: bool = True,
+    ) -> Enqueued:
+        return self.many(job, [args], options, connection=connection, notify=notify)[0]
+
+    def many(
+        self,
+        job: Job,
+        payloads: Sequence[Mapping[str, Any]],
+        options: Options,
+        *,
+        connection: Any = None,
+        notify: bool = True,
+    ) -> list[Enqueued]:
+        """All or none, in one transaction."""
+        check_whole(len(payloads), "number of runs in one call", 0, BULK_RUNS)
+        template = self._template(job, options)
+        new_runs = [
+            replace(template, id=new_run_id(), args=encode_args(job, args)) for args in payloads
+        ]
+        if not new_runs:
+            return []
+        if template.queue not in self._queues and connection is None:
+            self.storage.ensure_queues([template.queue])
+            self._queues.add(template.queue)
+        if connection is not None:
+            return self.storage.enqueue_on(connection, new_runs, notify=notify)
+        answers = self._insert(new_runs)
+        if notify:
+            self.enqueued()
+        return answers
+
+    def triggered(
+        self,
+        job: Job,
+        args: Mapping[str, Any],
+        *,
+        overlap_key: str | None,
+        schedule: Schedule | None = None,
+    ) -> Enqueued:
+        """A run that an operator asked for. It stands for no occurrence, and takes its turn in
+        the overlap line like one that does."""
+        run = replace(
+            self._template(job, Options()),
+            id=new_run_id(),
+            args=encode_args(job, args),
+            overlap_key=overlap_key,
+            schedule_id=None if schedule is None else schedule.id,
+        )
+        self.storage.ensure_queues([run.queue])
+        answer = self._insert([run])[0]
+        self.enqueued()
+        return answer
+
+    def _insert(self, new_runs: Sequence[NewRun]) -> list[Enqueued]:
+        try:
+            return self.storage.enqueue(new_runs)
+        except Unavailable as fault:
+            if not fault.maybe_committed:
+                raise
+        # The commit got no answer. The ids are ours: the rows tell, and if they are not there
+        # the same insert can be sent once more.
+        return self.storage.enqueue(new_runs)
+
+    def _template(self, job: Job, options: Options) -> NewRun:
+        what = f"job {job.name!r}"
+        priority = job.priority if options.priority is None else options.priority
+        limit = options.concurrency_limit or job.concurrency_limit
+        attempts = options.max_attempts or job.retry.max_attempts
+        return NewRun(
+            id="",
+            job=job.name,
+            queue=check_name(options.queue or job.queue, f"{what}: queue"),
+            args="",
+            priority=check_whole(priority, f"{what}: priority", -PRIORITY, PRIORITY),
+            delay=_duration(options.delay, f"{what}: delay", zero=True),
+            due_at=None if options.at is None else parse_instant(options.at, f"{what}: at"),
+            max_attempts=check_whole(attempts, f"{what}: max_attempts", 1, MAX_ATTEMPTS),
+            timeout=_duration(options.timeout, f"{what}: timeout"),
+            key=None if options.key is None else check_key(options.key, f"{what}: key"),
+            key_ttl=_duration(options.key_ttl, f"{what}: key_ttl"),
+            concurrency_key=_concurrency_key(options.concurrency_key or job.concurrency_key),
+            concurrency_limit=check_whole(limit, f"{what}: concurrency_limit", 1, CONCURRENCY),
+            created_by=self.created_by,
+            correlation_id=options.correlation_id,
+        )
+
+
+def encode_args(job: Job, args: Mapping[str, Any]) -> str:
+    """The payload as JSON text, after every check that can be made before it is stored."""
+    try:
+        builtin = msgspec.to_builtins(dict(args))
+    except RecursionError:
+        builtin = args  # deeper than anything allowed: the check below says so
+    except (TypeError, ValueError) as fault:
+        raise Invalid(f"job {job.name!r}: args are not JSON: {fault}") from None
+    check_payload(builtin, f"job {job.name!r}: args")
+    job.signature.check(job.name, builtin)
+    text = _encode(builtin)
+    check_payload_size(len(text), f"job {job.name!r}: args")
+    return text.decode()
+
+
+def new_run_id() -> str:
+    """A random id whose first bits are the time, so that new rows lie together in the index."""
+    raw = bytearray(int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10))
+    raw[6] = (raw[6] & 0x0F) | 0x70
+    raw[8] = (raw[8] & 0x3F) | 0x80
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+def find_job(storage: Storage, name: str) -> Job:
+    """A job by name, also one that only another process knows."""
+    check_name(name, "job name")
+    found = storage.jobs_named([name]).get(name)
+    if found is None:
+        raise Unknown(f"job {name!r} does not exist; `rota jobs` lists them")
+    return found
+
+
+def _duration(value: object, field: str, *, zero: bool = False) -> timedelta | None:
+    return None if value is None else parse_duration(value, field, zero=zero)
+
+
+def _concurrency_key(value: str | None) -> str | None:
+    return None if value is None else check_key(value, "concurrency_key")

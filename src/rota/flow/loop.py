@@ -1,0 +1,78 @@
+"""A thread that calls step() again and again. The loop does not decide; steps do not loop.
+
+A step does one bounded piece of work and returns the seconds until the next. A step that fails
+is tried again after a pause that grows, so that a database that is away costs nothing and no
+thread ever ends silently.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from rota.errors import Unavailable
+
+log = logging.getLogger("rota.loop")
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0  # work resumes within two seconds of the database's return
+
+
+class Loop:
+    def __init__(self, name: str, step: Callable[[], float]) -> None:
+        self.name, self.step = name, step
+        self.failures = 0
+        self.last_error: str | None = None
+        self.stepped_at = time.monotonic()
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name=f"rota-{self.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Take the next step now."""
+        self._woken.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Let the step under way end, then no more."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._woken.clear()  # before the step: a wake during it leads to one more step
+            try:
+                pause = self.step()
+            except Exception as fault:  # isolated here: the loop goes on
+                # Only a stop ends this pause: wake-ups must not turn a failure into a spin.
+                self._stopping.wait(self._pause_after(fault))
+                continue
+            if self.failures:
+                log.info("%s works again after %d failures", self.name, self.failures)
+            self.failures, self.last_error = 0, None
+            self.stepped_at = time.monotonic()
+            if pause > 0 and not self._stopping.is_set():
+                self._woken.wait(pause)
+
+    def _pause_after(self, fault: Exception) -> float:
+        self.failures += 1
+        self.last_error = f"{type(fault).__name__}: {fault}"
+        # A failure that stays must not fill the log: the first, the tenth, every hundredth.
+        if self.failures in (1, 10) or self.failures % 100 == 0:
+            known = isinstance(fault, Unavailable)
+            log.warning("%s: %s", self.name, fault, exc_info=None if known else fault)
+        pause: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
+        return pause * random.uniform(0.5, 1.0)

@@ -1,0 +1,69 @@
+"""Log lines and progress of running handlers, gathered here and written a few times a second."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES, clip
+from rota.model.run import Claimed
+from rota.storage.protocol import LogLine, Storage
+
+FLUSH_SECONDS = 0.3
+
+
+class Notes:
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._guard = threading.Lock()
+        self._lines: list[LogLine] = []
+        self._progress: dict[tuple[int, int], str] = {}
+        self._counts: Counter[tuple[int, int]] = Counter()
+
+    def log(self, run: Claimed, line: dict[str, Any]) -> None:
+        key = (run.seq, run.attempt)
+        with self._guard:
+            self._counts[key] += 1
+            count = self._counts[key]
+        if count > LOG_LINES + 1:
+            return
+        text, level = line["text"], line["level"]
+        if count == LOG_LINES + 1:
+            text, level = f"more than {LOG_LINES:,} lines; the rest is not kept", "WARNING"
+        told = LogLine(
+            run_seq=run.seq,
+            attempt=run.attempt,
+            at=datetime.fromtimestamp(line["at"], UTC),
+            level=level,
+            text=clip(text, LOG_LINE_LENGTH),
+        )
+        with self._guard:
+            self._lines.append(told)
+
+    def progress(self, run: Claimed, params: dict[str, Any]) -> None:
+        with self._guard:
+            self._progress[run.seq, run.attempt] = msgspec.json.encode(params).decode()
+
+    def ended(self, run: Claimed) -> None:
+        with self._guard:
+            self._counts.pop((run.seq, run.attempt), None)
+
+    def step(self) -> float:
+        with self._guard:
+            lines, self._lines = self._lines, []
+            progress, self._progress = self._progress, {}
+        try:
+            if lines:
+                self.storage.insert_logs(lines)
+                lines = []
+            for (seq, attempt), told in progress.items():
+                self.storage.set_progress(seq, attempt, told)
+        except Exception:
+            with self._guard:
+                self._lines = (lines + self._lines)[:LOG_LINES]
+            raise
+        return FLUSH_SECONDS

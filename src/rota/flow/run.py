@@ -1,0 +1,161 @@
+"""Run one claimed run: the handler, its context, and the one outcome it gets.
+
+The first outcome stands. A timeout, a lost lease or a stopping worker may give it before the
+handler returns; what comes later is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from rota.errors import Unknown
+from rota.executors.protocol import Context, StopReason
+from rota.flow.notes import Notes
+from rota.model.duration import format_duration
+from rota.model.job import Job
+from rota.model.outcome import Outcome
+from rota.model.run import Claimed
+from rota.storage.protocol import Storage
+
+# After a stop an executor that can end its handler has this long to do so.
+STOP_SECONDS = 10.0
+
+
+class Execution:
+    """A run in this process, from its claim to its outcome."""
+
+    def __init__(
+        self,
+        run: Claimed,
+        job: Job,
+        *,
+        storage: Storage,
+        notes: Notes,
+        lease: timedelta,
+        target: str,
+        worker_id: str,
+        done: Callable[[Execution, Outcome], None],
+        freed: Callable[[Execution], None],
+    ) -> None:
+        self.run, self.job = run, job
+        self.storage, self.notes, self.lease, self.worker_id = storage, notes, lease, worker_id
+        self.timeout = run.timeout or job.timeout
+        self.started_at: float | None = None  # monotonic, from the handler's start
+        self.finished = False  # its outcome is known
+        self.returned = False  # its handler no longer runs
+        self._done, self._freed = done, freed
+        self._guard = threading.Lock()
+        self.context = Context(
+            definition=job,
+            run_id=run.id,
+            attempt=run.attempt,
+            args=msgspec.json.decode(run.args),
+            scheduled_at=run.occurrence or run.due_at,
+            queue=run.queue,
+            port=self._port,
+            target=target,
+            timeout=self.timeout,
+            missed_count=run.missed_count,
+            correlation_id=run.correlation_id,
+        )
+
+    @property
+    def deadline(self) -> float | None:
+        """Monotonic instant at which the timeout ends it."""
+        if self.started_at is None or self.timeout is None:
+            return None
+        return self.started_at + self.timeout.total_seconds()
+
+    @property
+    def ran_for(self) -> timedelta | None:
+        if self.started_at is None:
+            return None
+        return timedelta(seconds=time.monotonic() - self.started_at)
+
+    def begin(self) -> None:
+        self.started_at = time.monotonic()
+
+    def finish(self, outcome: Outcome) -> None:
+        """The first outcome is written; every later one is dropped."""
+        with self._guard:
+            if self.finished:
+                return
+            self.finished = True
+            free = self.returned
+        self._done(self, outcome)
+        if free:
+            self._freed(self)
+
+    def handler_returned(self, outcome: Outcome) -> None:
+        """The slot is free when the handler is gone *and* the outcome is known."""
+        _close(self.context)
+        with self._guard:
+            self.returned = True
+            free = self.finished
+        if free:
+            self._freed(self)
+        else:
+            self.finish(outcome)
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask the handler to end, by force where the executor can."""
+        self.context.stop(reason)
+
+    def stopped_outcome(self) -> Outcome:
+        """What a stop makes of the attempt when the handler does not say it itself."""
+        match self.context.stop_reason:
+            case "timed_out":
+                assert self.timeout is not None
+                limit = format_duration(self.timeout)
+                return Outcome(kind="timed_out", error=f"timed out after {limit}")
+            case "cancelled":
+                return Outcome(kind="cancelled", reason="cancelled while running")
+            case "lost":
+                return Outcome(kind="lost", error="the lease was lost")
+            case _:
+                return Outcome(kind="released", reason="the worker stopped")
+
+    def _port(self, request: str, params: dict[str, Any]) -> Any:
+        """What a handler may ask of this process, through its context."""
+        match request:
+            case "log":
+                self.notes.log(self.run, params)
+            case "progress":
+                self.notes.progress(self.run, params)
+            case "extend_lease":
+                self.storage.renew([(self.run.seq, self.run.attempt)], self.lease)
+            case "lock":
+                return self.storage.acquire_lock(
+                    params["name"], f"run {self.run.id}", params["ttl"]
+                )
+            case "extend_lock":
+                return self.storage.extend_lock(params["name"], params["token"], params["ttl"])
+            case "unlock":
+                return self.storage.release_lock(params["name"], params["token"])
+            case _:
+                raise Unknown(f"a context cannot ask for {request!r}")
+        return None
+
+
+def execute(execution: Execution, body: Callable[[Context], Outcome]) -> None:
+    """Call the executor in this thread. Whatever it raises is a failed attempt."""
+    execution.begin()
+    try:
+        outcome = body(execution.context)
+    except BaseException as fault:  # also SystemExit: a handler must not end the worker
+        outcome = Outcome(kind="failed", error="".join(traceback.format_exception(fault)))
+    execution.handler_returned(outcome)
+
+
+def _close(context: Context) -> None:
+    try:
+        context.close()
+    except Exception as fault:
+        context.logger.warning("closing ctx.db failed: %s", fault)

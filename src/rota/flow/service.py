@@ -1,0 +1,149 @@
+"""All loops of one process: scheduler, worker, and the housekeeping that needs no leader."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rota.errors import Invalid
+from rota.flow.events import Events
+from rota.flow.fire import Fire
+from rota.flow.loop import Loop
+from rota.flow.promote import Promote
+from rota.flow.prune import Prune, Retention
+from rota.flow.rescue import Rescue
+from rota.flow.settle import FindHearer, Settler
+from rota.flow.worker import Executors, Worker
+from rota.model.job import Job
+from rota.storage.protocol import Storage
+
+PARTS = ("scheduler", "worker")
+LOOP_STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    """What a process runs, and how. `target` is the URL that `ctx.db` connects to."""
+
+    parts: Sequence[str] = PARTS
+    slots: int = 10
+    queues: Sequence[str] = ()
+    lease: timedelta = timedelta(seconds=30)
+    max_lost: int = 3
+    origin: str | None = None
+    target: str = ""
+    retention: Retention = field(default_factory=Retention)
+    pace: timedelta = timedelta(seconds=60)
+    max_fires_per_tick: int = 0
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if part not in PARTS:
+                raise Invalid(f"part {part!r} is unknown; use {', '.join(PARTS)}")
+
+
+class Service:
+    """Started once, stopped once. `jobs` is live: what is registered later is served too."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        options: ServiceOptions,
+        *,
+        jobs: Mapping[str, Job],
+        executors: Executors,
+        events: Events,
+        hearer_of: FindHearer,
+    ) -> None:
+        self.storage = storage
+        # With a wake channel a look a second is a safety net; without one it is the way.
+        interval = 1.0 if storage.has_wake_channel else 0.2
+        settler = Settler(
+            storage,
+            jobs=jobs,
+            max_lost=options.max_lost,
+            events=events,
+            hearer_of=hearer_of,
+            settled=self.wake_settled,
+        )
+        self.worker: Worker | None = None
+        if "worker" in options.parts:
+            self.worker = Worker(
+                storage,
+                worker_id=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
+                jobs=jobs,
+                executors=executors,
+                settler=settler,
+                events=events,
+                target=options.target,
+                slots=options.slots,
+                queues=options.queues,
+                lease=options.lease,
+                origin=options.origin,
+                interval=interval,
+            )
+        promote = Promote(storage, promoted=self.wake_workers, interval=interval)
+        rescue = Rescue(storage, settler, rescued=self.wake_workers)
+        self.loops = {
+            "promote": Loop("promote", promote.step),
+            "rescue": Loop("rescue", rescue.step),
+            "prune": Loop("prune", Prune(storage, retention=options.retention).step),
+        }
+        if "scheduler" in options.parts:
+            fire = Fire(
+                storage,
+                monotonic=time.monotonic,
+                fired=self.wake_workers,
+                pace=options.pace.total_seconds() if storage.has_wake_channel else 1.0,
+                max_fires_per_tick=options.max_fires_per_tick,
+            )
+            self.loops["fire"] = Loop("fire", fire.step)
+        self._unlisten: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        if self.worker is not None:
+            self.worker.start()
+        for loop in self.loops.values():
+            loop.start()
+        self._unlisten = self.storage.listen(self.wake_all)
+
+    def stop(self, grace: float | None) -> None:
+        """Fire nothing more, then let the worker end its runs within `grace` seconds."""
+        self._unlisten()
+        for loop in self.loops.values():
+            loop.stop(timeout=LOOP_STOP_SECONDS)
+        if self.worker is not None:
+            self.worker.stop(grace)
+
+    def wake_workers(self) -> None:
+        """There is work: the worker here looks at once, those elsewhere by the wake channel."""
+        if self.worker is not None:
+            self.worker.wake()
+        self.storage.notify()
+
+    def wake_settled(self) -> None:
+        """A settle may have handed on a slot, or set a run to be tried again."""
+        if self.worker is not None:
+            self.worker.wake()
+        self.loops["promote"].wake()
+
+    def wake_all(self) -> None:
+        """Something changed that this process did not do itself."""
+        if self.worker is not None:
+            self.worker.wake()
+        for name in ("fire", "promote"):
+            if name in self.loops:
+                self.loops[name].wake()
+
+    def health(self) -> dict[str, str | None]:
+        """The last error of each loop; None where it works."""
+        loops = self.loops | (self.worker.loops if self.worker is not None else {})
+        return {
+            name: loop.last_error if loop.alive else "the loop has ended"
+            for name, loop in loops.items()
+        }

@@ -1,0 +1,166 @@
+"""Settle outcomes: decide with `model.outcome.settle`, write in groups, then tell listeners.
+
+Fenced by (seq, attempt): what is not answered was settled by somebody else meanwhile, and its
+result is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from rota.errors import Unavailable, Unknown
+from rota.executors.protocol import HearsTermination
+from rota.flow.events import Events, run_event
+from rota.model.job import Job
+from rota.model.outcome import Outcome, Settlement, settle
+from rota.model.retry import ONCE, Retry
+from rota.model.run import Claimed, Run
+from rota.model.transitions import CANCELLED, DEAD, SUCCEEDED, TERMINAL
+from rota.storage.protocol import OnTerminated, Storage
+
+log = logging.getLogger("rota.settle")
+
+GROUP = 500
+
+_ENDS = {SUCCEEDED: "job.completed", DEAD: "job.failed", CANCELLED: "job.cancelled"}
+
+FindHearer = Callable[[str], HearsTermination | None]
+
+
+class Settler:
+    """`hearer_of` gives the executor of a job if it wants to add to the end of its runs."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        jobs: Mapping[str, Job],
+        max_lost: int,
+        events: Events,
+        hearer_of: FindHearer,
+        settled: Callable[[], None] = lambda: None,
+        luck: Callable[[], float] = random.random,
+    ) -> None:
+        self.storage, self.jobs, self.max_lost = storage, jobs, max_lost
+        self.events, self.hearer_of, self.settled, self.luck = events, hearer_of, settled, luck
+        self._pending: deque[Settlement] = deque()
+        self._wake: Callable[[], None] = lambda: None
+        self._empty = threading.Condition()
+        self._uncertain = False
+
+    # A worker's outcomes, written by the settle loop in groups
+
+    def put(self, run: Claimed, outcome: Outcome, ran_for: timedelta | None = None) -> None:
+        self._pending.append(self.decide(run, outcome, ran_for))
+        self._wake()
+
+    def on_put(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def step(self) -> float:
+        """Write what is there. While one group is being written the next one gathers."""
+        group = list(islice(self._pending, GROUP))
+        if group:
+            try:
+                self._write(group, again=self._uncertain)
+            except Unavailable:
+                self._uncertain = True  # it may have been committed: ask before telling anybody
+                raise
+            self._uncertain = False
+            for _ in group:
+                self._pending.popleft()
+        with self._empty:
+            if not self._pending:
+                self._empty.notify_all()
+        return 0.0 if self._pending else 60.0
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until everything put so far is written."""
+        self._wake()
+        with self._empty:
+            return self._empty.wait_for(lambda: not self._pending, timeout)
+
+    # Deciding and writing
+
+    def settle_now(self, ends: Sequence[tuple[Claimed, Outcome]]) -> None:
+        """Settle at once, in the calling thread: what rescue does."""
+        self._write([self.decide(run, outcome, None) for run, outcome in ends], again=False)
+
+    def decide(self, run: Claimed, outcome: Outcome, ran_for: timedelta | None) -> Settlement:
+        job = self.jobs.get(run.job)
+        return settle(
+            run,
+            outcome,
+            retry=retry_of(run, job),
+            max_lost=self.max_lost,
+            luck=self.luck(),
+            ran_for=ran_for,
+        )
+
+    def _write(self, settlements: Sequence[Settlement], *, again: bool) -> None:
+        plain, heard = [], []
+        for one in settlements:
+            try:
+                hearer = self.hearer_of(one.run.job)
+            except Unknown as fault:
+                # Its executor is not installed here, so only another process can end this run.
+                log.warning("run %s is left to another process: %s", one.run.id, fault)
+                continue
+            if hearer is None:
+                plain.append(one)
+            else:
+                heard.append((one, hearer))
+        if plain:
+            self._tell(plain, self.storage.settle(plain), again)
+        for one, hearer in heard:  # alone, so that its statements concern nobody else
+            self._tell([one], self.storage.settle([one], asking(hearer)), again)
+
+    def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
+        states = {answer.seq: answer.state for answer in answers}
+        for one in settlements:
+            state = states.get(one.run.seq)
+            if state is None and again and self._was_written(one):
+                state = one.state
+            if state is None:
+                log.info("run %s attempt %d was settled elsewhere", one.run.id, one.run.attempt)
+                continue
+            if self.events.listened:
+                self.events.emit(f"attempt.{one.attempt_outcome}", run_event(one))
+                if state in TERMINAL:
+                    self.events.emit(_ENDS[state], run_event(one))
+        if states:
+            self.settled()
+
+    def _was_written(self, one: Settlement) -> bool:
+        """After a COMMIT without an answer: the row tells whether it was ours."""
+        try:
+            row = self.storage.run(one.run.id)
+        except Unknown:
+            return False
+        return row.attempt == one.run.attempt and row.state == one.state
+
+
+def retry_of(run: Claimed, job: Job | None) -> Retry:
+    """A run's own policy wins over its job's; its max_attempts is always its own."""
+    if run.backoff is not None:
+        own = Retry.from_dict(msgspec.json.decode(run.backoff))
+    else:
+        own = job.retry if job is not None else ONCE
+    return replace(own, max_attempts=run.max_attempts)
+
+
+def asking(hearer: HearsTermination) -> OnTerminated:
+    def ask(run: Run) -> list[tuple[str, dict[str, Any]]]:
+        return [(statement.sql, statement.params) for statement in hearer.on_terminated(run)]
+
+    return ask

@@ -1,0 +1,1 @@
+"""Nouns and rules. Pure: no I/O, no clock."""

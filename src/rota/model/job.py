@@ -1,0 +1,80 @@
+"""A job: what to do, by name, with its policies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.model.duration import format_duration, parse_duration
+from rota.model.limits import CONCURRENCY, PRIORITY, check_key, check_name, check_whole
+from rota.model.policies import ISOLATION, choose
+from rota.model.retry import Retry
+from rota.model.signature import Signature
+
+SOURCES = ("file", "code", "api")
+DEFAULT_QUEUE = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """`spec` is what the executor needs (a function's address, SQL files, a URL): plain JSON."""
+
+    name: str
+    executor: str = "python"
+    source: str = "code"
+    origin: str | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    signature: Signature = field(default_factory=Signature)
+    description: str = ""
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    timeout: timedelta | None = None
+    retry: Retry = field(default_factory=Retry)
+    isolation: str = "thread"
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    keep_last: int = 50
+    enabled: bool = True
+    error: str | None = None
+    version_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "job name")
+        check_name(self.queue, f"job {self.name!r}: queue")
+        check_whole(self.priority, f"job {self.name!r}: priority", -PRIORITY, PRIORITY)
+        check_whole(self.concurrency_limit, "concurrency_limit", 1, CONCURRENCY)
+        check_whole(self.keep_last, "keep_last", 0, 1_000_000)
+        if self.concurrency_key is not None:
+            check_key(self.concurrency_key, "concurrency_key")
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", parse_duration(self.timeout, "timeout"))
+        object.__setattr__(self, "isolation", choose(self.isolation, ISOLATION, "isolation"))
+
+    @property
+    def overlap_key(self) -> str:
+        """File and decorator jobs overlap as a whole, whichever schedule made the run."""
+        return f"job {self.name}"
+
+    def policies(self) -> dict[str, Any]:
+        """The stored form of everything that is not a column of its own."""
+        return {
+            **self.retry.to_dict(),
+            "isolation": self.isolation,
+            "concurrency_key": self.concurrency_key,
+            "concurrency_limit": self.concurrency_limit,
+            "keep_last": self.keep_last,
+        }
+
+    @property
+    def version(self) -> str:
+        """A hash of the definition: the same text gives the same version on every machine."""
+        told = [
+            self.executor, self.spec, self.signature.to_dict(), self.description, self.queue,
+            self.priority, self.timeout and format_duration(self.timeout), self.policies(),
+        ]  # fmt: skip
+        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

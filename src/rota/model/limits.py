@@ -1,0 +1,101 @@
+"""Every limit that has a name. Inputs past one are refused with a message, never cut silently."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from rota.errors import Invalid
+
+NAME = re.compile(r"[A-Za-z0-9._/-]{1,128}")
+KEY_LENGTH = 512
+REASON_LENGTH = 2_000
+PAYLOAD_BYTES = 256 * 1024
+PAYLOAD_DEPTH = 64
+BULK_RUNS = 100_000
+ERROR_LENGTH = 16_000
+LOG_LINES = 10_000
+LOG_LINE_LENGTH = 4_000
+RESULT_BYTES = 64 * 1024
+PAGE = 500
+CONCURRENCY = 10_000
+PRIORITY = 1_000_000
+MISSED_COUNT = 10_000
+
+
+def check_name(value: object, field: str) -> str:
+    """Names appear in URLs, SQL, files and metrics, so they stay plain."""
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise Invalid(
+            f"{field} {_shown(value)} is not a valid name; use 1 to 128 letters, digits, . _ / or -"
+        )
+    return value
+
+
+def check_key(value: object, field: str) -> str:
+    """Keys are the user's own text: anything printable up to KEY_LENGTH."""
+    if not isinstance(value, str) or not 0 < len(value) <= KEY_LENGTH or "\0" in value:
+        raise Invalid(f"{field} {_shown(value)} must be text of 1 to {KEY_LENGTH} characters")
+    return value
+
+
+def check_whole(value: object, field: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise Invalid(f"{field} {_shown(value)} must be a whole number from {low} to {high}")
+    return value
+
+
+def check_payload(value: object, field: str = "args") -> None:
+    """Refuse what JSON cannot carry unchanged, and nesting past PAYLOAD_DEPTH."""
+    pending: list[tuple[object, int]] = [(value, 1)]
+    while pending:
+        item, depth = pending.pop()
+        if depth > PAYLOAD_DEPTH:
+            raise Invalid(f"{field} is nested deeper than {PAYLOAD_DEPTH} levels; flatten it")
+        match item:
+            case None | bool() | str():
+                pass
+            case int():
+                if not -(2**63) <= item < 2**64:
+                    raise Invalid(f"{field} holds a whole number past 64 bits; pass it as text")
+            case float():
+                if not math.isfinite(item):
+                    raise Invalid(f"{field} holds {item}, which JSON cannot carry; use null")
+            case dict():
+                for key in item:
+                    if not isinstance(key, str):
+                        raise Invalid(f"{field} has the key {_shown(key)}; JSON keys are text")
+                pending.extend((inner, depth + 1) for inner in item.values())
+            case list() | tuple():
+                pending.extend((inner, depth + 1) for inner in item)
+            case _:
+                raise Invalid(
+                    f"{field} holds a {type(item).__name__}, which is not JSON; "
+                    "use text, numbers, true/false, null, lists and objects"
+                )
+
+
+def check_payload_size(size: int, field: str = "args") -> None:
+    if size > PAYLOAD_BYTES:
+        raise Invalid(
+            f"{field} takes {size:,} bytes as JSON; the limit is {PAYLOAD_BYTES:,}. "
+            "Store large data elsewhere and pass a reference"
+        )
+
+
+def clip(text: str, limit: int) -> str:
+    """Make any text storable: no NUL, no lone surrogate, at most `limit` characters."""
+    clean = (
+        text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    )
+    if len(clean) <= limit:
+        return clean
+    note = f"… [{len(clean) - limit:,} characters cut] …"
+    half = (limit - len(note)) // 2
+    # Keep both ends: the beginning names the error, the end of a traceback says where.
+    return clean[:half] + note + clean[-half:]
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

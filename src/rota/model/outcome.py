@@ -1,0 +1,124 @@
+"""What came of an attempt, and what that makes of its run.
+
+`settle` is the one place that decides it: pure, so that the worker, the rescuer and the
+simulator all ask the same question and get the same answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rota.model.limits import ERROR_LENGTH, REASON_LENGTH, clip
+from rota.model.retry import Retry
+from rota.model.run import Claimed
+from rota.model.transitions import TERMINAL, TRANSITIONS
+
+RUNNING = TRANSITIONS["running"]
+
+# How an attempt can end. `snoozed` and `paused` are stored as `released`: neither is a failure.
+KINDS = (
+    "succeeded", "failed", "timed_out", "lost", "cancelled", "released", "snoozed", "paused",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The end of one attempt, as its executor tells it."""
+
+    kind: str
+    error: str | None = None
+    reason: str | None = None
+    result: str | None = None
+    after: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        assert self.kind in KINDS, self.kind
+        if self.error is not None:
+            object.__setattr__(self, "error", clip(self.error, ERROR_LENGTH))
+        if self.reason is not None:
+            object.__setattr__(self, "reason", clip(self.reason, REASON_LENGTH))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What to write when an attempt ends. Fenced by (seq, attempt): a late one changes nothing."""
+
+    run: Claimed
+    outcome: Outcome
+    state: str
+    failures: int
+    lost: int
+    delay: timedelta = timedelta(0)
+    gives_back_slots: bool = False
+    expired_only: bool = False
+    ran_for: timedelta | None = None
+
+    @property
+    def terminal(self) -> bool:
+        return self.state in TERMINAL
+
+    @property
+    def attempt_outcome(self) -> str:
+        return "released" if self.outcome.kind in ("snoozed", "paused") else self.outcome.kind
+
+    @property
+    def is_plain(self) -> bool:
+        """True when the run row is all there is to write: the hot path."""
+        return (
+            self.state == "succeeded"
+            and self.run.attempt == 1
+            and not self.run.owns_slots
+            and self.run.schedule_id is None
+        )
+
+
+def settle(
+    run: Claimed,
+    outcome: Outcome,
+    *,
+    retry: Retry,
+    max_lost: int,
+    luck: float = 0.0,
+    ran_for: timedelta | None = None,
+) -> Settlement:
+    """Decide what an outcome makes of its run. Cancel requests are honoured by storage, which
+    alone sees the latest one: it turns a state that is not terminal into cancelled."""
+    failures, lost, delay = run.failures, run.lost, timedelta(0)
+    match outcome.kind:
+        case "succeeded":
+            state = RUNNING["succeed"]
+        case "cancelled":
+            state = RUNNING["cancel"]
+        case "failed" | "timed_out":
+            failures += 1
+            if failures >= retry.max_attempts:
+                state = RUNNING["give up"]
+            else:
+                state = RUNNING["retry"]
+                delay = (
+                    outcome.after
+                    if outcome.after is not None
+                    else retry.delay_after(failures, luck)
+                )
+        case "lost":
+            lost += 1
+            state = RUNNING["give up"] if lost >= max_lost else RUNNING["let go"]
+        case "snoozed":
+            state = RUNNING["retry"]
+            delay = outcome.after or timedelta(0)
+        case "paused":
+            state = RUNNING["pause"]
+        case _:
+            state = RUNNING["let go"]
+    return Settlement(
+        run=run,
+        outcome=outcome,
+        state=state,
+        failures=failures,
+        lost=lost,
+        delay=delay,
+        gives_back_slots=state in TERMINAL or outcome.kind == "snoozed",
+        expired_only=outcome.kind == "lost",
+        ran_for=ran_for,
+    )

@@ -1,0 +1,213 @@
+"""Plan a fire: which occurrences of a due schedule become runs, and where the cursor goes.
+
+Pure and outside the transaction; whether a run starts, waits or is skipped because another one
+is still running is decided inside it, from slots and held rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from rota.model.limits import MISSED_COUNT
+from rota.model.run import occurrence_id
+from rota.model.schedule import WAITING_FOR_RUN, Calendar, Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """An occurrence that becomes a run, unless overlap says otherwise."""
+
+    occurrence: datetime
+    run_id: str
+    due_at: datetime
+    missed_count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Neighbouring occurrences that make no run; `count` None = more than we count here."""
+
+    first: datetime
+    last: datetime
+    count: int | None
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirePlan:
+    """`cursor` is what the schedule's row must still say for any of this to happen."""
+
+    schedule: Schedule
+    cursor: datetime
+    next_fire_at: datetime | None
+    runs: tuple[PlannedRun, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    broken: str | None = None
+
+
+def plan_fire(schedule: Schedule, now: datetime) -> FirePlan:
+    """What a tick at `now` makes of a due schedule."""
+    cursor = schedule.next_fire_at
+    assert cursor is not None
+    assert cursor <= now
+    if schedule.delays:
+        return _plan(schedule, (cursor,), (), WAITING_FOR_RUN)
+    match schedule.catch_up:
+        case "all":
+            return _plan_all(schedule, now)
+        case "none":
+            return _plan_none(schedule, now)
+        case _:
+            return _plan_one(schedule, now)
+
+
+def plan_resume(schedule: Schedule, now: datetime) -> tuple[datetime | None, Stretch | None]:
+    """Where the cursor goes when fires begin again, and what was missed until then."""
+    cursor = schedule.next_fire_at
+    if cursor is None or cursor > now:
+        return cursor, None
+    late = _between(schedule, cursor, now)
+    more = 0 if late is None else late.count
+    missed = Stretch(
+        first=cursor,
+        last=cursor if late is None else late.last,
+        count=None if more is None else more + 1,
+        outcome="missed",
+        reason="the schedule was paused or disabled",
+    )
+    return schedule.next_after(now), missed
+
+
+def _plan_one(schedule: Schedule, now: datetime) -> FirePlan:
+    """The cursor's occurrence fires once; the ones after it up to now are coalesced into it."""
+    cursor = _cursor(schedule)
+    late = _between(schedule, cursor, now)
+    stretches = () if late is None else (_stretch(late, "coalesced", "caught up by one run"),)
+    missed = 1 if late is None else 1 + (late.count if late.count is not None else MISSED_COUNT)
+    return _plan(schedule, (cursor,), stretches, schedule.next_after(now), missed)
+
+
+def _plan_all(schedule: Schedule, now: datetime) -> FirePlan:
+    """Every occurrence fires, oldest first, a bounded number in one tick."""
+    due, following = _walk(schedule, _cursor(schedule), now)
+    return _plan(schedule, due, (), following)
+
+
+def _plan_none(schedule: Schedule, now: datetime) -> FirePlan:
+    """Only what is within the grace fires; everything older is missed."""
+    cursor, oldest = _cursor(schedule), now - schedule.misfire_grace
+    if cursor >= oldest:
+        return _plan_all(schedule, now)
+    begin = schedule.next_after(oldest - timedelta(microseconds=1))
+    late = _between(schedule, cursor, oldest - timedelta(microseconds=1))
+    more = 0 if late is None else late.count
+    missed = Stretch(
+        first=cursor,
+        last=cursor if late is None else late.last,
+        count=None if more is None else more + 1,
+        outcome="missed",
+        reason="later than misfire_grace",
+    )
+    if begin is None or begin > now:
+        return _plan(schedule, (), (missed,), begin)
+    due, following = _walk(schedule, begin, now)
+    return _plan(schedule, due, (missed,), following)
+
+
+def _cursor(schedule: Schedule) -> datetime:
+    assert schedule.next_fire_at is not None
+    return schedule.next_fire_at
+
+
+def _walk(
+    schedule: Schedule, begin: datetime, now: datetime
+) -> tuple[tuple[datetime, ...], datetime | None]:
+    due = [begin]
+    following = schedule.next_after(begin)
+    while following is not None and following <= now and len(due) < schedule.catch_up_limit:
+        due.append(following)
+        following = schedule.next_after(following)
+    return tuple(due), following
+
+
+def _plan(
+    schedule: Schedule,
+    due: tuple[datetime, ...],
+    stretches: tuple[Stretch, ...],
+    following: datetime | None,
+    missed: int = 1,
+) -> FirePlan:
+    cursor = _cursor(schedule)
+    if following is not None and following <= cursor:
+        broken = f"the occurrence after {cursor.isoformat()} would be {following.isoformat()}"
+        return FirePlan(schedule=schedule, cursor=cursor, next_fire_at=None, broken=broken)
+    return FirePlan(
+        schedule=schedule,
+        cursor=cursor,
+        next_fire_at=following,
+        runs=tuple(_planned(schedule, occurrence, missed) for occurrence in due),
+        stretches=stretches,
+    )
+
+
+def _planned(schedule: Schedule, occurrence: datetime, missed: int) -> PlannedRun:
+    run_id = occurrence_id(schedule.id, occurrence)
+    return PlannedRun(
+        occurrence=occurrence,
+        run_id=run_id,
+        due_at=occurrence + schedule.offset(run_id),
+        missed_count=missed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    first: datetime
+    last: datetime
+    count: int | None
+
+
+def _between(schedule: Schedule, after: datetime, until: datetime) -> _Late | None:
+    """The occurrences after `after` and up to `until`, counted up to MISSED_COUNT."""
+    if schedule.ends_at is not None:
+        until = min(until, schedule.ends_at)
+    return _count(schedule.calendar, after, until)
+
+
+@lru_cache(maxsize=4_096)
+def _count(calendar: Calendar, after: datetime, until: datetime) -> _Late | None:
+    if calendar.interval is not None:
+        count = max(0, (until - after) // calendar.interval)
+        if not count:
+            return None
+        return _Late(after + calendar.interval, after + count * calendar.interval, count)
+    first = following = calendar.next_after(after, None)
+    last, count = first, 0
+    while following is not None and following <= until:
+        last, count = following, count + 1
+        if count == MISSED_COUNT:
+            return _Late(first, _last_up_to(calendar, last, until), None)  # type: ignore[arg-type]
+        following = calendar.next_after(following, None)
+    return _Late(first, last, count) if count and first and last else None
+
+
+def _last_up_to(calendar: Calendar, known: datetime, until: datetime) -> datetime:
+    """The last occurrence up to `until`, found by halving from a known earlier one."""
+    low, high = known, until
+    while high - low > timedelta(seconds=1):
+        middle = low + (high - low) / 2
+        following = calendar.next_after(middle, None)
+        if following is not None and following <= until:
+            low = following
+        else:
+            high = middle
+    return low
+
+
+def _stretch(late: _Late, outcome: str, reason: str) -> Stretch:
+    return Stretch(
+        first=late.first, last=late.last, count=late.count, outcome=outcome, reason=reason
+    )

@@ -1,0 +1,49 @@
+"""The one place where secrets are taken out of what people see, before anything is cut short."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from rota.model.run import Run
+
+HIDDEN = "[redacted]"
+
+_SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)?$|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credential"
+    r"|authorization|cookie|session[-_]?id|^dsn$|connstr|connection[-_]?string",
+    re.IGNORECASE,
+)
+_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s@/]+(?=@)", re.IGNORECASE)
+
+
+def redact(value: Any) -> Any:
+    """A copy of a JSON value without what its names or shape mark as secret."""
+    match value:
+        case dict():
+            return {
+                name: HIDDEN if _SECRET_NAME.search(name) else redact(inner)
+                for name, inner in value.items()
+            }
+        case list():
+            return [redact(inner) for inner in value]
+        case str():
+            return redact_text(value)
+        case _:
+            return value
+
+
+def redact_text(text: str) -> str:
+    """Text with the passwords of any URLs taken out."""
+    return _URL_PASSWORD.sub(lambda found: found["head"] + HIDDEN, text)
+
+
+def redact_args(run: Run) -> Run:
+    """A run as it may be shown."""
+    return replace(
+        run,
+        args=json.dumps(redact(json.loads(run.args))),
+        error=None if run.error is None else redact_text(run.error),
+    )

@@ -1,0 +1,63 @@
+"""How long to wait before the next attempt of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rota.errors import Invalid
+from rota.model.duration import format_duration, parse_duration
+from rota.model.limits import check_whole
+
+BACKOFFS = ("none", "fixed", "exponential", "quadratic")
+MAX_ATTEMPTS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """`max_attempts` limits failures; lost, released and snoozed attempts are not failures."""
+
+    max_attempts: int = 3
+    backoff: str = "fixed"
+    delay: timedelta = timedelta(seconds=5)
+    max_delay: timedelta = timedelta(hours=1)
+    jitter: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        check_whole(self.max_attempts, "max_attempts", 1, MAX_ATTEMPTS)
+        if self.backoff not in BACKOFFS:
+            raise Invalid(f"backoff {self.backoff!r} is unknown; use {', '.join(BACKOFFS)}")
+        for field in ("delay", "max_delay", "jitter"):
+            object.__setattr__(self, field, parse_duration(getattr(self, field), field, zero=True))
+
+    def delay_after(self, failures: int, luck: float) -> timedelta:
+        """The wait after the nth failure. `luck` in [0, 1) spreads it over the jitter."""
+        match self.backoff:
+            case "none":
+                wait = timedelta(0)
+            case "fixed":
+                wait = self.delay
+            case "exponential":
+                # Past 2**32 the product overflows a timedelta; max_delay rules long before.
+                wait = self.delay * 2 ** min(failures - 1, 32) if self.delay else self.delay
+            case _:
+                wait = self.delay * failures**2
+        return min(wait, self.max_delay) + self.jitter * luck
+
+    def to_dict(self) -> dict[str, object]:
+        """The stored form; `from_dict` reads it back."""
+        return {
+            "max_attempts": self.max_attempts,
+            "backoff": self.backoff,
+            "delay": format_duration(self.delay),
+            "max_delay": format_duration(self.max_delay),
+            "jitter": format_duration(self.jitter),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, object]) -> Retry:
+        return cls(**stored)  # type: ignore[arg-type]
+
+
+ONCE = Retry(max_attempts=1)

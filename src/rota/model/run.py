@@ -1,0 +1,155 @@
+"""A run: one durable request to do a job once; and an attempt: one numbered try of it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rota.model.duration import micros
+
+# Namespace of ids that come from an occurrence. It must never change: the same occurrence
+# gives the same id in every process and every version.
+OCCURRENCES = uuid.UUID("6f0d1f3e-2b1a-5c57-9d0e-7f1d9a0c4b52")
+
+
+def occurrence_id(schedule_id: int, occurrence: datetime) -> str:
+    """The id of the run that stands for an occurrence."""
+    return str(uuid.uuid5(OCCURRENCES, f"{schedule_id}|{micros(occurrence)}"))
+
+
+def slot_keys(overlap_key: str | None, concurrency_key: str | None) -> tuple[str, ...]:
+    """The slots a run needs, in the order it takes them.
+
+    Overlap comes first: while a run waits for its concurrency slot it is the head of its own
+    line anyway, so nothing is wasted, and one global order means no two runs wait for each other.
+    """
+    overlap = () if overlap_key is None else (f"o/{overlap_key}",)
+    concurrency = () if concurrency_key is None else (f"c/{concurrency_key}",)
+    return overlap + concurrency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run about to be inserted. `delay` or `due_at` (never both) put it into the future."""
+
+    id: str
+    job: str
+    queue: str
+    args: str
+    priority: int = 0
+    delay: timedelta | None = None
+    due_at: datetime | None = None
+    max_attempts: int = 1
+    timeout: timedelta | None = None
+    backoff: str | None = None
+    key: str | None = None
+    key_ttl: timedelta | None = None
+    overlap_key: str | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    schedule_id: int | None = None
+    retry_of: str | None = None
+    created_by: str | None = None
+    correlation_id: str | None = None
+    trace: str | None = None
+
+    @property
+    def wanted_key(self) -> str | None:
+        return next(iter(slot_keys(self.overlap_key, self.concurrency_key)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """The answer to an enqueue. `created` is false when the key named an earlier run."""
+
+    id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A run in the hands of a worker: what execution and settlement need, nothing more."""
+
+    seq: int
+    id: str
+    job: str
+    queue: str
+    attempt: int
+    failures: int
+    lost: int
+    max_attempts: int
+    args: str
+    timeout: timedelta | None
+    backoff: str | None
+    overlap_key: str | None
+    concurrency_key: str | None
+    schedule_id: int | None
+    occurrence: datetime | None
+    due_at: datetime
+    missed_count: int
+    cancel_requested_at: datetime | None = None
+    correlation_id: str | None = None
+    trace: str | None = None
+
+    @property
+    def owns_slots(self) -> bool:
+        return self.overlap_key is not None or self.concurrency_key is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as people see it. Arguments are redacted before they leave control."""
+
+    seq: int
+    id: str
+    job: str
+    queue: str
+    priority: int
+    state: str
+    due_at: datetime
+    created_at: datetime
+    queued_at: datetime | None
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    failures: int
+    lost: int
+    redo: int
+    max_attempts: int
+    timeout: timedelta | None
+    backoff: str | None
+    args: str
+    overlap_key: str | None
+    concurrency_key: str | None
+    concurrency_limit: int
+    wanted_key: str | None
+    schedule_id: int | None
+    occurrence: datetime | None
+    missed_count: int
+    retry_of: str | None
+    created_by: str | None
+    worker_id: str | None
+    lease_until: datetime | None
+    error: str | None
+    reason: str | None
+    result: str | None
+    progress: str | None
+    cancel_requested_at: datetime | None
+    pause_requested_at: datetime | None
+    correlation_id: str | None
+    trace: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One numbered try of a run by one worker."""
+
+    run_seq: int
+    number: int
+    worker_id: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    outcome: str
+    error: str | None

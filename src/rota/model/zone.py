@@ -1,0 +1,87 @@
+"""Time zones: their names, and the instants at which their clocks are changed.
+
+The standard library answers "which offset holds at this instant?" but not "when does it change?",
+so a change is found by comparing two instants and halving the stretch between them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime, timedelta, tzinfo
+from difflib import get_close_matches
+from functools import lru_cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from rota.errors import Invalid
+
+NAME_LENGTH = 64
+_LOCALTIME = "/etc/localtime"
+_ZONES_KEPT = 1_024
+
+
+@lru_cache(maxsize=_ZONES_KEPT)
+def parse_zone(name: str) -> ZoneInfo:
+    """The zone of an IANA name, or of this machine for `local` (read once per process)."""
+    if name.lower() == "local":
+        return _local_zone()
+    if len(name) > NAME_LENGTH:
+        raise Invalid(f"timezone name has {len(name)} characters; use at most {NAME_LENGTH}")
+    # right/ files count leap seconds: their instants are not those of any clock used here.
+    if name.startswith("right/"):
+        raise Invalid(_unknown(name))
+    try:
+        return ZoneInfo(name)  # refuses absolute paths and `..` with a ValueError
+    except (LookupError, OSError, ValueError):
+        raise Invalid(_unknown(name)) from None
+
+
+def _unknown(name: str) -> str:
+    spellings = {}
+    for key in sorted(available_timezones()):
+        spellings[key.rpartition("/")[2].lower()] = key
+        spellings[key.lower()] = key
+    if not spellings:
+        return f"timezone {name!r} is unknown: this machine has no zone data; pip install tzdata"
+    close = get_close_matches(name.strip().lower().replace(" ", "_"), spellings, n=1)
+    hint = f"did you mean {spellings[close[0]]!r}?" if close else "use a name like 'Europe/Berlin'"
+    return f"timezone {name!r} is unknown; {hint}"
+
+
+def _local_zone() -> ZoneInfo:
+    setting = os.environ.get("TZ")
+    if setting is None and sys.platform == "win32":
+        raise Invalid("timezone 'local' is not known on Windows; use a name like 'Europe/Berlin'")
+    path = os.path.realpath(_LOCALTIME) if setting is None else setting.removeprefix(":")
+    name = path.rpartition("zoneinfo/")[2]
+    if not name or (setting is None and not os.path.exists(path)):
+        return ZoneInfo("UTC")  # what the C library does without a setting
+    if setting is None and name == path:  # a copied file instead of a link: the name is lost
+        with open(path, "rb") as file:
+            return ZoneInfo.from_file(file, key="local")
+    try:
+        return parse_zone(name)
+    except Invalid:
+        raise Invalid(
+            f"timezone 'local': {path!r} names no zone; set TZ to a name like 'Europe/Berlin'"
+        ) from None
+
+
+def offset_at(zone: tzinfo, instant: datetime) -> timedelta:
+    """How far the zone's wall clock is ahead of UTC at this instant."""
+    offset = instant.astimezone(zone).utcoffset()
+    assert offset is not None, "astimezone gives an aware time"
+    return offset
+
+
+def change_between(zone: tzinfo, early: datetime, late: datetime) -> datetime:
+    """The first second after `early` with another offset; `late` must have another one."""
+    offset = offset_at(zone, early)
+    same, other = 0, int((late - early).total_seconds())
+    while other - same > 1:
+        middle = (same + other) // 2
+        if offset_at(zone, early + timedelta(seconds=middle)) == offset:
+            same = middle
+        else:
+            other = middle
+    return early + timedelta(seconds=other)

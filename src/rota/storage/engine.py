@@ -1,0 +1,118 @@
+"""What a database product must offer: transactions that run named statements.
+
+The scripts in `storage/scripts` are written once against this; an engine brings its own
+queries.sql, migrations and connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+Row = dict[str, Any]
+T = TypeVar("T")
+
+# Called with a point's name ("fire.insert_fired_runs.before", "fire.commit.after") wherever a
+# process could die. The simulation and the fault tests put a crash here.
+Probe = Callable[[str], None]
+Clock = Callable[[], datetime]
+
+
+class Transaction(Protocol):
+    """One open transaction."""
+
+    def one(self, name: str, /, **params: object) -> Row | None:
+        """The first row of a statement."""
+
+    def all(self, name: str, /, **params: object) -> list[Row]:
+        """Every row of a statement; each statement bounds itself."""
+
+    def many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
+        """A statement over many parameter rows (one round trip where the engine can)."""
+
+    def text(self, sql: str, params: Mapping[str, object]) -> None:
+        """SQL that is not ours: an executor's addition to the settle of its run."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Undo what is inside, and only that, when it raises."""
+
+
+class Engine(Protocol):
+    """A database product, opened."""
+
+    name: str
+    url: str
+    probe: Probe | None
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` on one consistent snapshot."""
+
+    def write(self, name: str, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in one transaction. It may be called again after a rollback."""
+
+    def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
+        """A transaction that is one statement over many rows: the hot path."""
+
+    def on_connection(
+        self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True
+    ) -> T:
+        """Run `work` inside the caller's own open transaction, under a savepoint.
+
+        `notify` wakes workers when the caller commits, where the engine can do that.
+        """
+
+    def migrate(self) -> list[str]:
+        """Bring the schema up to date; the names of the migrations that were applied."""
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        """(name, SQL) of what `migrate` would apply."""
+
+    def check_schema(self) -> None:
+        """WrongSchema if the store was made by another version of Rota."""
+
+    def notify(self) -> None:
+        """Tell other processes that there may be work. A hint: losing it costs only time."""
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when another process may have made work; returns the way to stop."""
+
+    has_wake_channel: bool
+
+    def close(self) -> None: ...
+
+
+class Probed:
+    """Statements by name, with the points where a process could die around each of them."""
+
+    def __init__(self, name: str, probe: Probe | None) -> None:
+        self._name, self._probe = name, probe
+
+    def one(self, name: str, /, **params: object) -> Row | None:
+        rows = self.all(name, **params)
+        return rows[0] if rows else None
+
+    def all(self, name: str, /, **params: object) -> list[Row]:
+        self._at(name, "before")
+        rows = self._execute(name, params)
+        self._at(name, "after")
+        return rows
+
+    def many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
+        if not rows:
+            return []
+        self._at(name, "before")
+        answer = self._execute_many(name, rows)
+        self._at(name, "after")
+        return answer
+
+    def _at(self, statement: str, side: str) -> None:
+        if self._probe is not None:
+            self._probe(f"{self._name}.{statement}.{side}")
+
+    def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
+        raise NotImplementedError
+
+    def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
+        raise NotImplementedError

@@ -1,0 +1,179 @@
+"""Rows to nouns and back. The one place that knows how a column is stored.
+
+Instants are recognised by name (they end in `_at` or `_until`, or stand in INSTANTS), durations
+are text, JSON is text, run ids are text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from rota.model.duration import format_duration, parse_duration
+from rota.model.job import Job
+from rota.model.outcome import Settlement
+from rota.model.retry import Retry
+from rota.model.run import Attempt, Claimed, NewRun, Run
+from rota.model.schedule import Schedule
+from rota.model.signature import Signature
+from rota.storage.engine import Row
+
+INSTANTS = frozenset({"at", "until", "occurrence", "last_occurrence", "first_run"})
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def is_instant(column: str) -> bool:
+    return column in INSTANTS or column.endswith(("_at", "_until"))
+
+
+def to_json(value: object) -> str:
+    return _encode(value).decode()
+
+
+def from_json(text: str) -> Any:
+    return _decode(text)
+
+
+def _span(text: str | None) -> timedelta | None:
+    return None if text is None else parse_duration(text, "stored duration", zero=True)
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()
+
+
+def claimed(row: Row) -> Claimed:
+    row["timeout"] = _span(row["timeout"])
+    return Claimed(**row)
+
+
+def run(row: Row) -> Run:
+    row["timeout"] = _span(row["timeout"])
+    return Run(**row)
+
+
+def attempt(row: Row) -> Attempt:
+    return Attempt(**row)
+
+
+def new_run_row(new: NewRun) -> Row:
+    return {
+        "id": new.id,
+        "job": new.job,
+        "queue": new.queue,
+        "priority": new.priority,
+        "due_at": new.due_at,
+        "delay_seconds": 0.0 if new.delay is None else new.delay.total_seconds(),
+        "max_attempts": new.max_attempts,
+        "timeout": None if new.timeout is None else format_duration(new.timeout),
+        "backoff": new.backoff,
+        "args": new.args,
+        "overlap_key": new.overlap_key,
+        "concurrency_key": new.concurrency_key,
+        "concurrency_limit": new.concurrency_limit,
+        "wanted_key": new.wanted_key,
+        "schedule_id": new.schedule_id,
+        "retry_of": new.retry_of,
+        "created_by": new.created_by,
+        "correlation_id": new.correlation_id,
+        "trace": new.trace,
+    }
+
+
+def settlement_row(settlement: Settlement) -> Row:
+    outcome = settlement.outcome
+    return {
+        "seq": settlement.run.seq,
+        "attempt": settlement.run.attempt,
+        "state": settlement.state,
+        "terminal": settlement.terminal,
+        "delay_seconds": settlement.delay.total_seconds(),
+        "ran_seconds": _seconds(settlement.ran_for),
+        "gives_back": settlement.gives_back_slots,
+        "failures": settlement.failures,
+        "lost": settlement.lost,
+        "error": outcome.error,
+        "reason": outcome.reason,
+        "result": outcome.result,
+        "expired_only": settlement.expired_only,
+    }
+
+
+def job_row(job: Job) -> Row:
+    return {
+        "name": job.name,
+        "executor": job.executor,
+        "source": job.source,
+        "origin": job.origin,
+        "spec": to_json(job.spec),
+        "args_schema": to_json(job.signature.to_dict()),
+        "description": job.description,
+        "queue": job.queue,
+        "priority": job.priority,
+        "timeout": None if job.timeout is None else format_duration(job.timeout),
+        "policies": to_json(job.policies()),
+        "enabled": job.enabled,
+        "error": job.error,
+        "version": job.version,
+    }
+
+
+def job(row: Row) -> Job:
+    policies: Mapping[str, Any] = from_json(row["policies"])
+    retry = Retry.from_dict({name: policies[name] for name in Retry().to_dict()})
+    return Job(
+        name=row["name"],
+        executor=row["executor"],
+        source=row["source"],
+        origin=row["origin"],
+        spec=from_json(row["spec"]),
+        signature=Signature.from_dict(from_json(row["args_schema"])),
+        description=row["description"],
+        queue=row["queue"],
+        priority=row["priority"],
+        timeout=_span(row["timeout"]),
+        retry=retry,
+        isolation=policies["isolation"],
+        concurrency_key=policies["concurrency_key"],
+        concurrency_limit=policies["concurrency_limit"],
+        keep_last=policies["keep_last"],
+        enabled=bool(row["enabled"]),
+        error=row["error"],
+        version_at=row["version_at"],
+    )
+
+
+def schedule(row: Row) -> Schedule:
+    """Checked again at construction: a row that somebody corrupted is refused, by name."""
+    return Schedule(
+        **{
+            **row,
+            "enabled": bool(row["enabled"]),
+            "paused": bool(row["paused"]),
+            "args": from_json(row["args"]),
+            "retry": None if row["retry"] is None else Retry.from_dict(from_json(row["retry"])),
+        }
+    )
+
+
+def schedule_row(schedule: Schedule) -> Row:
+    row = {name: getattr(schedule, name) for name in _SCHEDULE_COLUMNS}
+    row["misfire_grace"] = format_duration(schedule.misfire_grace)
+    row["jitter"] = format_duration(schedule.jitter)
+    row["spread"] = format_duration(schedule.spread)
+    row["args"] = to_json(schedule.args)
+    row["retry"] = None if schedule.retry is None else to_json(schedule.retry.to_dict())
+    return row
+
+
+_SCHEDULE_COLUMNS = (
+    "id", "name", "job", "kind", "expr", "timezone", "dst", "anchor", "next_fire_at", "enabled",
+    "overlap", "overlap_key", "queue_max", "on_error", "pause_after", "catch_up",
+    "catch_up_limit", "misfire_grace", "jitter", "spread", "first_run", "starts_at", "ends_at",
+    "args", "priority", "retry", "owner", "state", "error",
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""What each verb does to the rows, written once for all engines: one transaction each."""

@@ -1,0 +1,120 @@
+"""Claim, renew, and what a worker writes while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rota.model.run import Claimed
+from rota.storage import rows
+from rota.storage.engine import Row, Transaction
+from rota.storage.scripts.base import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A run whose lease we still have, and what was asked of it meanwhile."""
+
+    seq: int
+    cancel_requested: bool
+    pause_requested: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    run_seq: int
+    attempt: int
+    at: datetime
+    level: str
+    text: str
+
+
+class ClaimScript(Script):
+    def claim(
+        self,
+        worker_id: str,
+        *,
+        queues: Sequence[str],
+        jobs: Sequence[str],
+        limit: int,
+        lease: timedelta,
+    ) -> list[Claimed]:
+        """The next runs for this worker, in order, each with a fresh attempt number.
+
+        `queues` empty means all of them; `jobs` are the names this worker knows.
+        """
+
+        def work(tx: Transaction) -> list[Row]:
+            return self._claim(tx, worker_id, queues, jobs, limit, lease.total_seconds())
+
+        return [rows.claimed(row) for row in self.engine.write("claim", work)]
+
+    def _claim(
+        self,
+        tx: Transaction,
+        worker_id: str,
+        queues: Sequence[str],
+        jobs: Sequence[str],
+        limit: int,
+        lease_seconds: float,
+    ) -> list[Row]:
+        picked: list[Row] = []
+        for queue in tx.all("open_queues", queues=list(queues)):
+            picked += tx.all("pick_runs", queue=queue["name"], jobs=list(jobs), limit=limit)
+        picked.sort(key=lambda row: (-row["priority"], row["due_at"], row["seq"]))
+        return tx.many(
+            "claim_runs",
+            [
+                {"seq": row["seq"], "worker_id": worker_id, "lease_seconds": lease_seconds}
+                for row in picked[:limit]
+            ],
+        )
+
+    def let_go_unknown(self, worker_id: str, known: Collection[int]) -> int:
+        """Give back runs that a claim with a lost answer made ours."""
+        return len(
+            self.engine.write(
+                "claim",
+                lambda tx: tx.all("let_go_unknown", worker_id=worker_id, known=list(known)),
+            )
+        )
+
+    def renew(self, held: Sequence[tuple[int, int]], lease: timedelta) -> list[Renewed]:
+        """Extend the lease of (seq, attempt) pairs; the ones that are not answered are lost."""
+        asked = [
+            {"seq": seq, "attempt": attempt, "lease_seconds": lease.total_seconds()}
+            for seq, attempt in sorted(held)
+        ]
+        return [
+            Renewed(
+                row["seq"],
+                row["cancel_requested_at"] is not None,
+                row["pause_requested_at"] is not None,
+            )
+            for row in self.engine.single("renew_runs", asked)
+        ]
+
+    def cancel_requests(self, seqs: Sequence[int]) -> list[int]:
+        """Which of these running runs somebody asked to end."""
+        found = self.engine.read(lambda tx: tx.all("cancel_requests", seqs=list(seqs)))
+        return [row["seq"] for row in found]
+
+    def set_progress(self, seq: int, attempt: int, progress: str) -> None:
+        self.engine.single("set_progress", [{"seq": seq, "attempt": attempt, "progress": progress}])
+
+    def insert_logs(self, lines: Sequence[LogLine]) -> None:
+        """Captured lines; the caller bounds their number and length."""
+        self.engine.single(
+            "insert_logs",
+            [
+                {
+                    "run_seq": line.run_seq,
+                    "attempt": line.attempt,
+                    "at": line.at,
+                    "level": line.level,
+                    "text": line.text,
+                }
+                for line in lines
+            ],
+        )

@@ -1,0 +1,182 @@
+"""What operators do to runs and queues. Each call is one transaction that leaves an audit row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.errors import Conflict, Unknown
+from rota.model.run import Attempt, Run
+from rota.model.transitions import PENDING, RUNNING, may_delete, require
+from rota.storage import rows
+from rota.storage.engine import Row, Transaction
+from rota.storage.scripts.catalog import Actor, audit
+from rota.storage.scripts.rescue import RescueScript
+from rota.storage.scripts.settle import OnTerminated, SettleScript
+
+
+class ControlScript(SettleScript, RescueScript):
+    def cancel_run(
+        self,
+        run_id: str,
+        reason: str | None,
+        actor: Actor,
+        on_terminated: OnTerminated | None = None,
+    ) -> Run:
+        """End a run that has not started; ask for the end of one that runs."""
+
+        def work(tx: Transaction) -> Run:
+            run = self._lock_run(tx, run_id)
+            require(run.state, "cancel", f"run {run_id}")
+            told = reason or f"cancelled by {actor.by}"
+            if run.state == RUNNING:
+                tx.all("request_cancel", seq=run.seq, reason=told)
+            else:
+                tx.all("cancel_run", seq=run.seq, reason=told)
+                freed = {row["key"] for row in tx.many("release_slots", [{"seq": run.seq}])}
+                self._admit_keys(tx, freed)
+                if on_terminated is not None:
+                    self._add_to_end(tx, run.seq, on_terminated)
+            audit(tx, actor, "cancel_run", run_id, reason, run.state)
+            return self._run(tx, run_id)
+
+        return self.engine.write("cancel_run", work)
+
+    def redo_run(self, run_id: str, reason: str | None, actor: Actor) -> Run:
+        """Start over a run that has ended: fresh counts, attempt numbers go on."""
+        return self._change(run_id, "redo", "redo_run", reason, actor)
+
+    def pause_run(self, run_id: str, reason: str | None, actor: Actor) -> Run:
+        """Hold a run back. A running one is asked, and stops where its executor can."""
+
+        def work(tx: Transaction) -> Run:
+            run = self._lock_run(tx, run_id)
+            require(run.state, "pause", f"run {run_id}")
+            statement = "pause_run" if run.state in PENDING else "request_pause"
+            tx.all(statement, seq=run.seq, reason=reason)
+            audit(tx, actor, "pause_run", run_id, reason, run.state)
+            return self._run(tx, run_id)
+
+        return self.engine.write("pause_run", work)
+
+    def resume_run(self, run_id: str, reason: str | None, actor: Actor) -> Run:
+        return self._change(run_id, "resume", "resume_run", reason, actor)
+
+    def _change(
+        self, run_id: str, event: str, statement: str, reason: str | None, actor: Actor
+    ) -> Run:
+        def work(tx: Transaction) -> Run:
+            run = self._lock_run(tx, run_id)
+            require(run.state, event, f"run {run_id}")
+            tx.all(statement, seq=run.seq, reason=reason)
+            audit(tx, actor, statement, run_id, reason, run.state)
+            return self._run(tx, run_id)
+
+        return self.engine.write(statement, work)
+
+    def delete_run(self, run_id: str, reason: str | None, actor: Actor) -> None:
+        def work(tx: Transaction) -> None:
+            run = self._lock_run(tx, run_id)
+            if not may_delete(run.state) or not self._delete_runs(tx, [run.seq]):
+                raise Conflict(f"run {run_id} is running; cancel it first, then delete it")
+            audit(tx, actor, "delete_run", run_id, reason, run.state)
+
+        self.engine.write("delete_run", work)
+
+    def pause_queue(self, name: str, reason: str | None, actor: Actor) -> None:
+        """Stop claims from a queue in all processes."""
+
+        def work(tx: Transaction) -> None:
+            tx.all("pause_queue", name=name, reason=reason, by=actor.by)
+            audit(tx, actor, "pause_queue", name, reason)
+
+        self.engine.write("pause_queue", work)
+
+    def resume_queue(self, name: str, actor: Actor) -> None:
+        def work(tx: Transaction) -> None:
+            if tx.one("resume_queue", name=name) is None:
+                raise Unknown(f"queue {name!r} does not exist; `rota queues` lists them")
+            audit(tx, actor, "resume_queue", name)
+
+        self.engine.write("resume_queue", work)
+
+    def set_dispatch(self, on: bool, reason: str | None, actor: Actor) -> None:
+        """The switch for all claims of all processes; fires go on under their overlap policy."""
+
+        def work(tx: Transaction) -> None:
+            value = "on" if on else f"paused by {actor.by}" + (f": {reason}" if reason else "")
+            tx.all("set_meta", key="dispatch", value=value)
+            audit(tx, actor, "resume_dispatch" if on else "pause_dispatch", "dispatch", reason)
+
+        self.engine.write("set_dispatch", work)
+
+    # Reads
+
+    def run(self, run_id: str) -> Run:
+        return self.engine.read(lambda tx: self._run(tx, run_id))
+
+    def list_runs(
+        self,
+        *,
+        job: str | None = None,
+        schedule_id: int | None = None,
+        state: str | None = None,
+        queue: str | None = None,
+        before: int | None = None,
+        limit: int,
+    ) -> list[Run]:
+        """Newest first, in pages: `before` is the seq of the last one seen."""
+        params: dict[str, Any] = {
+            "before": before if before is not None else 2**62,
+            "state": state,
+            "queue": queue,
+            "limit": limit,
+        }
+        name = "list_runs"
+        if job is not None:
+            name, params["job"] = "list_runs_of_job", job
+        elif schedule_id is not None:
+            name, params["schedule_id"] = "list_runs_of_schedule", schedule_id
+        return [rows.run(row) for row in self.engine.read(lambda tx: tx.all(name, **params))]
+
+    def list_attempts(self, seq: int, *, limit: int) -> list[Attempt]:
+        found = self.engine.read(lambda tx: tx.all("list_attempts", seq=seq, limit=limit))
+        return [rows.attempt(row) for row in found]
+
+    def list_logs(self, seq: int, *, after: int = 0, limit: int) -> list[Row]:
+        return self.engine.read(lambda tx: tx.all("list_logs", seq=seq, after=after, limit=limit))
+
+    def list_events(
+        self, *, run_id: str | None = None, before: int | None = None, limit: int
+    ) -> list[Row]:
+        last = before if before is not None else 2**62
+        return self.engine.read(
+            lambda tx: tx.all("list_events", run_id=run_id, before=last, limit=limit)
+        )
+
+    def list_audit(self, *, before: int | None = None, limit: int) -> list[Row]:
+        last = before if before is not None else 2**62
+        return self.engine.read(lambda tx: tx.all("list_audit", before=last, limit=limit))
+
+    def overview(self) -> Row:
+        """Counts by state and what the switches say."""
+
+        def read(tx: Transaction) -> Row:
+            meta = {row["key"]: row["value"] for row in tx.all("all_meta")}
+            return {
+                "runs": {row["state"]: row["runs"] for row in tx.all("count_runs")},
+                "schedules": tx.one("count_schedules"),
+                "dispatch": meta.get("dispatch", "on"),
+                "now_at": self._now(tx),
+            }
+
+        return self.engine.read(read)
+
+    def _run(self, tx: Transaction, run_id: str, statement: str = "run_by_id") -> Run:
+        row = tx.one(statement, id=run_id)
+        if row is None:
+            raise Unknown(f"run {run_id!r} does not exist; `rota runs` lists them")
+        return rows.run(row)
+
+    def _lock_run(self, tx: Transaction, run_id: str) -> Run:
+        """Read a run and keep others from changing it until we commit."""
+        return self._run(tx, run_id, "lock_run")

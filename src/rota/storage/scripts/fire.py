@@ -1,0 +1,221 @@
+"""Fire: move cursors, decide overlap, insert runs and ledger rows, all in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.errors import StorageError
+from rota.model.duration import format_duration
+from rota.model.job import Job
+from rota.model.plan import FirePlan, PlannedRun
+from rota.model.policies import decide_overlap
+from rota.model.run import slot_keys
+from rota.model.schedule import Schedule
+from rota.storage import rows
+from rota.storage.engine import Row, Transaction
+from rota.storage.scripts.base import Script
+
+
+class AlreadyFired(StorageError):
+    """The ledger knows an occurrence that the cursor said was still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Due schedules and the instant they were read at. `broken` rows could not be understood."""
+
+    now: datetime
+    schedules: list[Schedule]
+    broken: list[tuple[int, datetime, str]]
+    full: bool
+
+
+class FireScript(Script):
+    def due_schedules(self, limit: int) -> Due:
+        """Schedules whose cursor has come, oldest first."""
+
+        def read(tx: Transaction) -> tuple[datetime, list[Row]]:
+            return self._now(tx), tx.all("due_schedules", limit=limit)
+
+        now, found = self.engine.read(read)
+        good, broken = [], []
+        for row in found:
+            try:
+                good.append(rows.schedule(dict(row)))
+            except Exception as fault:  # one corrupt row must not delay the others
+                broken.append((row["id"], row["next_fire_at"], str(fault)))
+        return Due(now, good, broken, len(found) == limit)
+
+    def next_fire_at(self) -> tuple[datetime, datetime | None]:
+        """(now, the earliest cursor)."""
+
+        def read(tx: Transaction) -> tuple[datetime, datetime | None]:
+            row = tx.one("next_fire_at")
+            return self._now(tx), row["next_fire_at"] if row else None
+
+        return self.engine.read(read)
+
+    def park_schedules(self, broken: Sequence[tuple[int, datetime, str]]) -> None:
+        """Take schedules that cannot be planned out of the way, with the reason shown."""
+        parked = [{"id": id, "cursor_at": at, "error": error} for id, at, error in broken]
+        self.engine.single("park_schedules", parked)
+
+    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
+        """Carry out the plans whose cursor still stands; the number of runs made."""
+        try:
+            return self.engine.write("fire", lambda tx: self._fire(tx, plans, jobs))
+        except AlreadyFired:
+            # Never seen unless somebody moved a cursor back by hand. One at a time, so that
+            # only the schedule concerned pays for it.
+            if len(plans) > 1:
+                return sum(self.fire([plan], jobs) for plan in plans)
+            return self.engine.write("fire", lambda tx: self._skip_known(tx, plans[0]))
+
+    def _fire(self, tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
+        moved = {row["id"] for row in tx.many("advance_schedules", _advances(plans))}
+        won = [plan for plan in plans if plan.schedule.id in moved]
+        made, ledger = self._admit(tx, won, jobs)
+        run_ids = {row["schedule_id"]: row["run_id"] for row in reversed(ledger)}
+        ledger += [row for plan in won for row in _stretches(plan, run_ids)]
+        # The ledger first: it says politely what the unique id of a run would say with an error.
+        if len(tx.many("insert_occurrences", ledger)) != len(ledger):
+            raise AlreadyFired("an occurrence is in the ledger already")
+        tx.many("insert_fired_runs", made)
+        return len(made)
+
+    def _admit(
+        self, tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]
+    ) -> tuple[list[Row], list[Row]]:
+        """Decide each occurrence against slots and held rows; (run rows, ledger rows)."""
+        wanted = [(plan.schedule, run) for plan in plans for run in plan.runs]
+        if not wanted:
+            return [], []
+        seqs = [row["seq"] for row in tx.all("allocate_seqs", count=len(wanted))]
+        first: dict[str, int] = {}  # each key's slot goes to its oldest occurrence in this batch
+        for (schedule, _), seq in zip(wanted, seqs, strict=True):
+            if schedule.slot is not None:
+                first.setdefault(f"o/{schedule.slot}", seq)
+        # Sorted, so that two processes never wait for each other's slots.
+        asked = [{"key": key, "seq": seq} for key, seq in sorted(first.items())]
+        taken = {row["owner_run"] for row in tx.many("take_slots", asked)}
+        held = {row["key"]: row["held"] for row in tx.all("count_held", keys=sorted(first))}
+
+        made: list[Row] = []
+        ledger: list[Row] = []
+        for (schedule, run), seq in zip(wanted, seqs, strict=True):
+            key = f"o/{schedule.slot}"
+            decision = decide_overlap(
+                schedule.overlap,
+                free=seq in taken,
+                held=held.get(key, 0),
+                queue_max=schedule.queue_max,
+            )
+            run_id: str | None = None
+            match decision:
+                case "start" | "hold":
+                    owns = decision == "start"
+                    made.append(_run_row(seq, schedule, run, jobs.get(schedule.job), owns=owns))
+                    run_id = run.run_id
+                    held[key] = held.get(key, 0) + (not owns)
+                case "merge":
+                    run_id = self._merge(tx, key, run, made)
+            ledger.append(_ledger_row(schedule, run, decision, run_id))
+        return made, ledger
+
+    def _merge(self, tx: Transaction, key: str, run: PlannedRun, made: list[Row]) -> str | None:
+        """The held run that will stand for this occurrence: from this batch, or already there."""
+        for row in made:
+            if row["wanted_key"] == key:
+                row["missed_count"] += run.missed_count
+                return str(row["id"])
+        merged = tx.many("merge_into_held", [{"key": key, "missed_count": run.missed_count}])
+        return merged[0]["id"] if merged else None
+
+    def _skip_known(self, tx: Transaction, plan: FirePlan) -> int:
+        """The ledger wins: only the cursor moves."""
+        tx.many("advance_schedules", _advances([plan]))
+        return 0
+
+
+def _advances(plans: Sequence[FirePlan]) -> list[Row]:
+    return [
+        {
+            "id": plan.schedule.id,
+            "cursor_at": plan.cursor,
+            "next_fire_at": plan.next_fire_at,
+            "last_fired_at": plan.runs[-1].occurrence if plan.runs else None,
+        }
+        for plan in sorted(plans, key=lambda plan: plan.schedule.id)
+    ]
+
+
+def _run_row(seq: int, schedule: Schedule, run: PlannedRun, job: Job | None, *, owns: bool) -> Row:
+    retry = schedule.retry or (job.retry if job else None)
+    concurrency_key = job.concurrency_key if job else None
+    needs = slot_keys(schedule.slot, concurrency_key)
+    if owns and schedule.slot is not None:
+        needs = needs[1:]
+    return {
+        "seq": seq,
+        "id": run.run_id,
+        "job": schedule.job,
+        "queue": job.queue if job else "default",
+        "priority": _first_of(schedule.priority, job.priority if job else 0),
+        "due_at": run.due_at,
+        "max_attempts": retry.max_attempts if retry else 1,
+        "timeout": format_duration(job.timeout) if job and job.timeout else None,
+        "backoff": rows.to_json(schedule.retry.to_dict()) if schedule.retry else None,
+        "args": rows.to_json(schedule.args),
+        "overlap_key": schedule.slot,
+        "concurrency_key": concurrency_key,
+        "concurrency_limit": job.concurrency_limit if job else 1,
+        "wanted_key": next(iter(needs), None),
+        "schedule_id": schedule.id,
+        "occurrence": run.occurrence,
+        "missed_count": run.missed_count,
+        "created_by": f"schedule {schedule.name}",
+    }
+
+
+def _first_of(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+_OUTCOMES = {
+    "start": ("fired", None),
+    "hold": ("fired", "waits for the run before it"),
+    "merge": ("coalesced", "merged into the run that waits already (overlap = wait)"),
+    "skip": ("skipped", "the run before it had not ended (overlap = skip)"),
+    "drop": ("dropped", "queue_max runs were waiting already"),
+}
+
+
+def _ledger_row(schedule: Schedule, run: PlannedRun, decision: str, run_id: str | None) -> Row:
+    outcome, reason = _OUTCOMES[decision]
+    return {
+        "schedule_id": schedule.id,
+        "occurrence": run.occurrence,
+        "last_occurrence": run.occurrence,
+        "count": 1,
+        "outcome": outcome,
+        "reason": reason,
+        "run_id": run_id,
+    }
+
+
+def _stretches(plan: FirePlan, run_ids: Mapping[int, str | None]) -> list[Row]:
+    run_id = run_ids.get(plan.schedule.id)
+    return [
+        {
+            "schedule_id": plan.schedule.id,
+            "occurrence": stretch.first,
+            "last_occurrence": stretch.last,
+            "count": stretch.count,
+            "outcome": stretch.outcome,
+            "reason": stretch.reason,
+            "run_id": run_id if stretch.outcome == "coalesced" else None,
+        }
+        for stretch in plan.stretches
+    ]

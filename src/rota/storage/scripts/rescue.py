@@ -1,0 +1,63 @@
+"""Rescue and repair what dead processes left behind. Any process may, any number of times."""
+
+from __future__ import annotations
+
+from rota.model.duration import parse_duration
+from rota.model.run import Claimed
+from rota.model.schedule import WAITING_FOR_RUN
+from rota.storage import rows
+from rota.storage.engine import Transaction
+from rota.storage.scripts.admit import AdmitScript
+
+
+class RescueScript(AdmitScript):
+    def expired_runs(self, limit: int) -> list[Claimed]:
+        """Runs whose lease has run out. Settling them as lost checks the lease again."""
+        found = self.engine.read(lambda tx: tx.all("expired_runs", limit=limit))
+        return [rows.claimed(row) for row in found]
+
+    def sweep(self, limit: int) -> int:
+        """Free slots that nobody owns, and wake delay schedules whose run is gone."""
+
+        def work(tx: Transaction) -> int:
+            freed = {row["key"] for row in tx.all("sweep_slots", limit=limit)}
+            self._admit_keys(tx, freed)
+            stranded = tx.all("stranded_delay_schedules", waiting_at=WAITING_FOR_RUN, limit=limit)
+            for row in stranded:
+                tx.all(
+                    "restart_delay_schedule",
+                    id=row["id"],
+                    interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
+                    waiting_at=WAITING_FOR_RUN,
+                )
+            return len(freed) + len(stranded)
+
+        return self.engine.write("sweep", work)
+
+    def prune_runs(self, state: str, *, age_seconds: float, keep_last: int, limit: int) -> int:
+        """Delete a bounded number of old runs with everything that belongs to them."""
+
+        def work(tx: Transaction) -> int:
+            old = tx.all(
+                "old_runs", state=state, age_seconds=age_seconds, keep_last=keep_last, limit=limit
+            )
+            return self._delete_runs(tx, [row["seq"] for row in old])
+
+        return self.engine.write("prune", work)
+
+    def prune_occurrences(self, *, age_seconds: float, limit: int) -> int:
+        return len(
+            self.engine.write(
+                "prune", lambda tx: tx.all("old_occurrences", age_seconds=age_seconds, limit=limit)
+            )
+        )
+
+    def _delete_runs(self, tx: Transaction, seqs: list[int]) -> int:
+        deleted = tx.many("delete_runs", [{"seq": seq} for seq in sorted(seqs)])
+        gone = [{"seq": row["seq"]} for row in deleted]
+        tx.many("delete_attempts", gone)
+        tx.many("delete_logs", gone)
+        tx.many("delete_keys", [{"id": row["id"]} for row in deleted])
+        freed = {row["key"] for row in tx.many("release_slots", gone)}
+        self._admit_keys(tx, freed)
+        return len(deleted)

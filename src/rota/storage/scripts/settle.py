@@ -1,0 +1,126 @@
+"""Settle: end attempts, hand slots on, and let a schedule go on, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota.model.duration import parse_duration
+from rota.model.outcome import Settlement
+from rota.model.run import Run
+from rota.model.schedule import WAITING_FOR_RUN
+from rota.model.transitions import TERMINAL
+from rota.storage import rows
+from rota.storage.engine import Row, Transaction
+from rota.storage.scripts.admit import AdmitScript
+
+# Asked inside the last transaction of a run: the (SQL, parameters) to commit with it.
+OnTerminated = Callable[[Run], Sequence[tuple[str, dict[str, Any]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What the row says now. A settlement that is not answered was fenced out."""
+
+    seq: int
+    state: str
+
+
+class SettleScript(AdmitScript):
+    def settle(
+        self, settlements: Sequence[Settlement], on_terminated: OnTerminated | None = None
+    ) -> list[Settled]:
+        """Write the outcomes of attempts that still hold their lease."""
+        if on_terminated is None and all(one.is_plain for one in settlements):
+            done = self.engine.single("settle_runs", [rows.settlement_row(s) for s in settlements])
+        else:
+            done = self.engine.write(
+                "settle", lambda tx: self._settle(tx, settlements, on_terminated)
+            )
+        return [Settled(row["seq"], row["state"]) for row in done]
+
+    def _settle(
+        self,
+        tx: Transaction,
+        settlements: Sequence[Settlement],
+        on_terminated: OnTerminated | None,
+    ) -> list[Row]:
+        ordered = sorted(settlements, key=lambda one: one.run.seq)
+        done = tx.many("settle_runs", [rows.settlement_row(one) for one in ordered])
+        states = {row["seq"]: row for row in done}
+        settled = [one for one in ordered if one.run.seq in states]
+        tx.many(
+            "insert_attempts",
+            [
+                _attempt_row(one, states[one.run.seq])
+                for one in settled
+                if not (one.run.attempt == 1 and one.state == "succeeded")
+            ],
+        )
+        ended = [one for one in settled if states[one.run.seq]["state"] in TERMINAL]
+        self._hand_on(tx, settled, ended)
+        self._restart_delays(tx, ended)
+        if on_terminated is not None:
+            for one in ended:
+                self._add_to_end(tx, one.run.seq, on_terminated)
+        return done
+
+    def _hand_on(
+        self, tx: Transaction, settled: Sequence[Settlement], ended: Sequence[Settlement]
+    ) -> None:
+        """Slots that became free go to the runs that wait for them, in this transaction."""
+        over = {one.run.seq for one in ended}
+        giving = [
+            {"seq": one.run.seq}
+            for one in settled
+            if one.run.owns_slots and (one.gives_back_slots or one.run.seq in over)
+        ]
+        freed = {row["key"] for row in tx.many("release_slots", giving)}
+        self._admit_keys(tx, freed)
+
+    def _restart_delays(self, tx: Transaction, ended: Sequence[Settlement]) -> None:
+        # A run that an operator asked for (it stands for no occurrence) does not move the cursor.
+        ids = {one.run.schedule_id for one in ended if one.run.occurrence is not None}
+        if not ids:
+            return
+        for row in tx.all("delay_schedules", ids=list(ids), waiting_at=WAITING_FOR_RUN):
+            tx.all(
+                "restart_delay_schedule",
+                id=row["id"],
+                interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
+                waiting_at=WAITING_FOR_RUN,
+            )
+
+    def _add_to_end(self, tx: Transaction, seq: int, on_terminated: OnTerminated) -> None:
+        """An executor's own statements. If they fail the run ends all the same, and says so."""
+        row = tx.one("run_by_seq", seq=seq)
+        assert row is not None
+        run = rows.run(row)
+        try:
+            with tx.savepoint():
+                for sql, params in on_terminated(run):
+                    tx.text(sql, params)
+        except Exception as fault:
+            tx.many(
+                "insert_events",
+                [
+                    {
+                        "kind": "run.on_terminated_failed",
+                        "run_id": run.id,
+                        "name": run.job,
+                        "detail": str(fault)[:2000],
+                    }
+                ],
+            )
+
+
+def _attempt_row(settlement: Settlement, row: Row) -> Row:
+    return {
+        "run_seq": settlement.run.seq,
+        "number": settlement.run.attempt,
+        "worker_id": row["worker_id"],
+        "started_at": row["started_at"],
+        "outcome": settlement.attempt_outcome,
+        "error": settlement.outcome.error,
+    }

@@ -1,0 +1,447 @@
+"""SQLite: one file, usable from several processes at once.
+
+Every write is a BEGIN IMMEDIATE on the one writing connection of the process. Threads that want
+to write at the same time share a transaction (group commit), so that the price of a synced
+commit is paid once for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Generic
+
+from rota.errors import (
+    Invalid,
+    ReadOnly,
+    RotaError,
+    StaleSnapshot,
+    StorageError,
+    Unavailable,
+    WrongConnection,
+    WrongSchema,
+)
+from rota.model.duration import EPOCH, micros
+from rota.storage.engine import Clock, Probe, Probed, Row, T, Transaction
+from rota.storage.rows import is_instant
+from rota.storage.sqlite.wake import FileWatch
+from rota.storage.statements import load_migrations, load_statements
+
+BUSY_SECONDS = 10.0
+GROUP = 1_000
+READERS = 8
+OLDEST_SQLITE = (3, 37, 0)
+
+
+def system_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class SqliteEngine:
+    """`path` ":memory:" keeps everything in one connection: the store of tests."""
+
+    name = "sqlite"
+    has_wake_channel = True
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        schema: str = "rota",
+        clock: Clock | None = None,
+        probe: Probe | None = None,
+        synchronous: str = "FULL",
+    ) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StorageError(f"SQLite {sqlite3.sqlite_version} is too old; Rota needs 3.37")
+        self.path, self.schema, self.synchronous = path, schema, synchronous
+        self.url = f"sqlite:///{path}"
+        self.in_memory = path == ":memory:"
+        self.clock: Clock = clock or system_clock
+        self.probe = probe
+        self.prefix = f"_{schema}_"
+        self.statements = load_statements("sqlite", self._substitutions)
+        self._shapes: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._turn = threading.RLock()  # one transaction at a time
+        self._guard = threading.Lock()  # protects the pending deque
+        self._pending: deque[_Pending[Any]] = deque()
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._writer = self._open(writing=True)
+        self._closed = False
+
+    @property
+    def _substitutions(self) -> dict[str, str]:
+        return {"prefix": self.prefix, "views": f"{self.schema}_", "now": ":now"}
+
+    # Transactions
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        if self.in_memory:
+            with self._turn, _translated(self):
+                return work(self._transaction("read", self._writer))
+        connection = self._readers.pop() if self._readers else self._open(writing=False)
+        try:
+            with _translated(self):
+                connection.execute("BEGIN")
+                try:
+                    return work(self._transaction("read", connection))
+                finally:
+                    connection.rollback()
+        finally:
+            if len(self._readers) < READERS and not self._closed:
+                self._readers.append(connection)
+            else:
+                connection.close()
+
+    def write(self, name: str, work: Callable[[Transaction], T]) -> T:
+        """Queue the work; whoever gets the turn first commits for all that wait."""
+        pending = _Pending(name, work)
+        with self._guard:
+            self._pending.append(pending)
+        with self._turn:
+            while not pending.done:
+                self._commit_group()
+        return pending.answer()
+
+    def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
+        if not rows:
+            return []
+        return self.write(name, lambda tx: tx.many(name, rows))
+
+    def _commit_group(self) -> None:
+        with self._guard:
+            group = [self._pending.popleft() for _ in range(min(GROUP, len(self._pending)))]
+        try:
+            with _translated(self):
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    for pending in group:
+                        self._run_in_savepoint(pending)
+                    self._at(group, "before")
+                    self._writer.commit()
+                except BaseException:
+                    self._writer.rollback()
+                    raise
+                self._at(group, "after")
+        except BaseException as fault:
+            for pending in group:
+                pending.fail(fault)
+            if not isinstance(fault, Exception):
+                raise
+        for pending in group:
+            pending.done = True
+
+    def _run_in_savepoint(self, pending: _Pending[Any]) -> None:
+        """One piece of work that raises does not undo its neighbours'."""
+        transaction = self._transaction(pending.name, self._writer)
+        try:
+            with transaction.savepoint():
+                pending.result = pending.work(transaction)
+        except sqlite3.OperationalError:
+            raise  # disk full, I/O error: nothing in this transaction can be trusted
+        except Exception as fault:
+            pending.fail(fault)
+
+    def _at(self, group: list[_Pending[Any]], side: str) -> None:
+        if self.probe is not None:
+            for pending in group:
+                self.probe(f"{pending.name}.commit.{side}")
+
+    def on_connection(
+        self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True
+    ) -> T:
+        raw = _raw_connection(connection)
+        if not raw.in_transaction:
+            raise WrongConnection(
+                "the connection has no open transaction; begin one (BEGIN IMMEDIATE) so that the "
+                "run exists exactly if you commit"
+            )
+        transaction = self._transaction("enqueue_on", raw)
+        self._same_store(raw)
+        try:
+            with transaction.savepoint():
+                return work(transaction)
+        except sqlite3.OperationalError as fault:
+            if "locked" in str(fault):
+                raise StaleSnapshot(
+                    "another process wrote after this transaction began reading, so SQLite cannot "
+                    "let it write; begin with BEGIN IMMEDIATE"
+                ) from fault
+            raise
+
+    def _same_store(self, connection: sqlite3.Connection) -> None:
+        try:
+            found = connection.execute(
+                f"SELECT value FROM {self.prefix}meta WHERE key = 'installation'"
+            ).fetchone()
+        except sqlite3.Error:
+            found = None
+        mine = self.read(lambda tx: tx.all("all_meta"))
+        if not found or {"key": "installation", "value": found[0]} not in mine:
+            raise WrongConnection(
+                f"the connection is not to this store ({self.path}); enqueue on a connection to it"
+            )
+
+    def _transaction(self, name: str, connection: sqlite3.Connection) -> SqliteTransaction:
+        return SqliteTransaction(self, name, connection)
+
+    # Opening
+
+    def _open(self, *, writing: bool) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            if not self.in_memory:
+                # Setting WAL needs a lock of its own; asking first avoids it on every later open.
+                if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                    connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+            if not writing:
+                connection.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as fault:
+            raise self.translate(fault) from fault
+        return connection
+
+    def migrate(self) -> list[str]:
+        def work(tx: Transaction) -> list[str]:
+            assert isinstance(tx, SqliteTransaction)
+            applied = []
+            current = self._version(tx.connection)
+            for number, name, sql in load_migrations("sqlite", self._substitutions):
+                if number > current:
+                    for statement in split_statements(sql):
+                        tx.script(statement)
+                    applied.append(f"{number:04}_{name}")
+                    tx.all("set_meta", key="schema_version", value=str(number))
+            if applied and current == 0:
+                tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
+            return applied
+
+        return self.write("migrate", work)
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        current = self._version(self._writer)
+        return [
+            (f"{number:04}_{name}", sql)
+            for number, name, sql in load_migrations("sqlite", self._substitutions)
+            if number > current
+        ]
+
+    def check_schema(self) -> None:
+        """Refuse a store that this version of Rota does not understand."""
+        with _translated(self):
+            current = self._version(self._writer)
+        newest = load_migrations("sqlite", self._substitutions)[-1][0]
+        if current == 0:
+            raise WrongSchema(f"{self.path} holds no Rota store yet; run `rota migrate`")
+        if current < newest:
+            raise WrongSchema(
+                f"{self.path} has schema {current}, this Rota needs {newest}; run `rota migrate`"
+            )
+        if current > newest:
+            raise WrongSchema(
+                f"{self.path} has schema {current}, made by a newer Rota (this one knows "
+                f"{newest}); upgrade Rota on this machine"
+            )
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        known = connection.execute(
+            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (f"{self.prefix}meta",)
+        ).fetchone()
+        if not known:
+            return 0
+        row = connection.execute(
+            f"SELECT value FROM {self.prefix}meta WHERE key = 'schema_version'"
+        ).fetchone()
+        return int(row[0]) if row else 0
+
+    # Waking other processes
+
+    def notify(self) -> None:
+        """Nothing to send: a commit changes the file, and listeners watch it."""
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        if self.in_memory:
+            return lambda: None
+        watch = FileWatch(lambda: self._open(writing=False), wake)
+        watch.start()
+        return watch.stop
+
+    def close(self) -> None:
+        with self._turn:
+            self._closed = True
+            while self._readers:
+                self._readers.pop().close()
+            self._writer.close()
+
+    # Errors
+
+    def translate(self, fault: sqlite3.Error) -> RotaError:
+        """A message that names the case and the way out."""
+        text = str(fault)
+        if "locked" in text or "busy" in text:
+            return Unavailable(
+                f"{self.path} was locked by another process for {BUSY_SECONDS:.0f} s; "
+                "look for a long transaction in another program"
+            )
+        if "readonly" in text:
+            return ReadOnly(
+                f"{self.path} cannot be written; check the permissions of it and its folder"
+            )
+        if "unable to open" in text:
+            folder = Path(self.path).parent
+            return Unavailable(
+                f"{self.path} cannot be opened; check that the folder {folder} exists "
+                "and may be written"
+            )
+        if "full" in text:
+            return Unavailable(f"the disk that holds {self.path} is full; free some space")
+        if "not a database" in text:
+            return WrongSchema(f"{self.path} is not a SQLite database; point `database` elsewhere")
+        if "no such table" in text:
+            return WrongSchema(f"{self.path} holds no Rota store ({text}); run `rota migrate`")
+        return StorageError(f"{self.path}: {text}")
+
+
+class SqliteTransaction(Probed):
+    def __init__(self, engine: SqliteEngine, name: str, connection: sqlite3.Connection) -> None:
+        super().__init__(name, engine.probe)
+        self.engine, self.connection = engine, connection
+        self.now = micros(engine.clock())
+
+    def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
+        bound = {key: _bind(value) for key, value in params.items()}
+        bound["now"] = self.now
+        return self._rows(self.connection.execute(self.engine.statements[name], bound))
+
+    def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
+        sql, answer = self.engine.statements[name], []
+        for row in rows:
+            bound = {key: _bind(value) for key, value in row.items()}
+            bound["now"] = self.now
+            answer += self._rows(self.connection.execute(sql, bound))
+        return answer
+
+    def _rows(self, cursor: sqlite3.Cursor) -> list[Row]:
+        if cursor.description is None:
+            return []
+        names = tuple(column[0] for column in cursor.description)
+        instants = self.engine._shapes.get(names)
+        if instants is None:
+            instants = tuple(n for n, name in enumerate(names) if is_instant(name))
+            self.engine._shapes[names] = instants
+        found = []
+        for values in cursor.fetchall():
+            if instants:
+                values = list(values)
+                for place in instants:
+                    if values[place] is not None:
+                        values[place] = EPOCH + timedelta(microseconds=values[place])
+            found.append(dict(zip(names, values, strict=True)))
+        return found
+
+    def text(self, sql: str, params: Mapping[str, object]) -> None:
+        self.connection.execute(sql, {key: _bind(value) for key, value in params.items()})
+
+    def script(self, sql: str) -> None:
+        self.connection.execute(sql)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        self.connection.execute("SAVEPOINT rota")
+        try:
+            yield
+        except BaseException:
+            if self.connection.in_transaction:  # a full disk may have ended it already
+                self.connection.execute("ROLLBACK TO rota")
+                self.connection.execute("RELEASE rota")
+            raise
+        self.connection.execute("RELEASE rota")
+
+
+class _Pending(Generic[T]):
+    """Work that waits for the next commit, and its answer."""
+
+    __slots__ = ("done", "fault", "name", "result", "work")
+
+    def __init__(self, name: str, work: Callable[[Transaction], T]) -> None:
+        self.name, self.work = name, work
+        self.done = False
+        self.result: T | None = None
+        self.fault: BaseException | None = None
+
+    def fail(self, fault: BaseException) -> None:
+        if self.fault is None:
+            self.fault = fault
+
+    def answer(self) -> T:
+        if self.fault is not None:
+            raise self.fault
+        return self.result  # type: ignore[return-value]
+
+
+@contextmanager
+def _translated(engine: SqliteEngine) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as fault:
+        raise engine.translate(fault) from fault
+
+
+def _bind(value: object) -> Any:
+    match value:
+        case datetime():
+            return micros(value)
+        case list() | tuple():
+            return json.dumps(value)
+        case _:
+            return value
+
+
+def split_statements(sql: str) -> Iterator[str]:
+    """Statements of a script, by SQLite's own idea of where one ends."""
+    statement = ""
+    for line in sql.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement
+
+
+def _raw_connection(connection: Any) -> sqlite3.Connection:
+    """The sqlite3 connection inside a SQLAlchemy one, or the connection itself."""
+    raw = connection
+    if hasattr(raw, "connection") and callable(raw.connection):  # an ORM Session
+        raw = raw.connection()
+    if hasattr(raw, "connection"):  # a SQLAlchemy Connection
+        raw = raw.connection
+    if hasattr(raw, "driver_connection"):  # its pool's wrapper
+        raw = raw.driver_connection
+    if not isinstance(raw, sqlite3.Connection):
+        raise WrongConnection(
+            f"a {type(connection).__name__} cannot carry an enqueue into a SQLite store; "
+            "pass a sqlite3 or SQLAlchemy connection"
+        )
+    return raw
+
+
+def path_from_url(url: str) -> str:
+    """sqlite:///relative.db, sqlite:////absolute.db or sqlite:///:memory:."""
+    path = url.removeprefix("sqlite://").removeprefix("/")
+    if not path or "?" in path:
+        raise Invalid(f"database {url!r} names no file; use sqlite:///rota.db")
+    return path

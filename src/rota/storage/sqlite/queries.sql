@@ -1,0 +1,557 @@
+-- Every statement Rota sends to SQLite, in the order of a run's path.
+-- Lists are bound as JSON text and read with json_each. :now is bound by the engine.
+
+-- name: now
+SELECT {now} AS now_at;
+
+--------------------------------------------------------------------------------------- fire
+
+-- name: due_schedules
+SELECT * FROM {prefix}schedules
+ WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL AND next_fire_at <= {now}
+ ORDER BY next_fire_at LIMIT :limit;
+
+-- name: next_fire_at
+SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
+ WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL;
+
+-- name: advance_schedules
+-- Compare-and-set of the cursor: no row means another process fired it, and nothing is inserted.
+UPDATE {prefix}schedules
+   SET next_fire_at = :next_fire_at, last_fired_at = coalesce(:last_fired_at, last_fired_at)
+ WHERE id = :id AND next_fire_at = :cursor_at AND enabled = 1 AND paused = 0
+RETURNING id;
+
+-- name: park_schedules
+-- A schedule that cannot be planned leaves the due index, visibly, and delays nobody.
+UPDATE {prefix}schedules
+   SET next_fire_at = NULL, error = :error, state = :error
+ WHERE id = :id AND next_fire_at = :cursor_at
+RETURNING id;
+
+-- name: allocate_seqs
+-- The write lock is ours, so the numbers after the last one are free until we commit.
+WITH RECURSIVE last(seq) AS (
+    SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{prefix}runs'), 0)
+), numbers(n) AS (
+    SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count
+)
+SELECT last.seq + n AS seq FROM last, numbers;
+
+-- name: take_slots
+-- A key that somebody already waits for is not free: the line is first in, first out.
+INSERT INTO {prefix}slots (key, number, owner_run)
+SELECT :key, 1, :seq
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = :key)
+ON CONFLICT (key, number) DO NOTHING
+RETURNING key, owner_run;
+
+-- name: count_held
+SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
+ WHERE state = 'held' AND wanted_key IN (SELECT value FROM json_each(:keys))
+ GROUP BY wanted_key;
+
+-- name: insert_fired_runs
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, missed_count, created_by)
+VALUES (:seq, :id, :job, :queue, :priority,
+       CASE WHEN :due_at > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       :due_at, {now}, CASE WHEN :due_at <= {now} THEN {now} END,
+       :max_attempts, :timeout, :backoff, :args, :overlap_key, :concurrency_key, :concurrency_limit,
+       :wanted_key, :schedule_id, :occurrence, :missed_count, :created_by);
+
+-- name: merge_into_held
+-- overlap = wait: the one held run stands for this occurrence too.
+UPDATE {prefix}runs SET missed_count = missed_count + :missed_count
+ WHERE seq = (SELECT seq FROM {prefix}runs WHERE state = 'held' AND wanted_key = :key
+               ORDER BY priority DESC, seq LIMIT 1)
+RETURNING id, wanted_key AS key;
+
+-- name: insert_occurrences
+-- The unique ledger is the second line of defence; it outlives the run rows.
+INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, reason,
+       run_id, recorded_at)
+VALUES (:schedule_id, :occurrence, :last_occurrence, :count, :outcome, :reason, :run_id, {now})
+ON CONFLICT (schedule_id, occurrence) DO NOTHING
+RETURNING schedule_id;
+
+------------------------------------------------------------------------------------ enqueue
+
+-- name: take_keys
+INSERT INTO {prefix}run_keys (job, key, run_id, until)
+VALUES (:job, :key, :run_id, {now} + CAST(:ttl_seconds * 1000000 AS INTEGER))
+ON CONFLICT (job, key) DO UPDATE SET run_id = excluded.run_id, until = excluded.until
+ WHERE until <= {now}
+RETURNING run_id;
+
+-- name: find_keys
+SELECT run_id FROM {prefix}run_keys WHERE job = :job AND key = :key;
+
+-- name: insert_queues
+INSERT INTO {prefix}queues (name) VALUES (:name) ON CONFLICT (name) DO NOTHING;
+
+-- name: insert_runs
+-- The id comes from the caller: after a lost answer the same insert can be sent again.
+INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, retry_of, created_by, correlation_id, trace)
+SELECT :id, :job, :queue, :priority,
+       CASE WHEN due > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       due, {now}, CASE WHEN due <= {now} THEN {now} END,
+       :max_attempts, :timeout, :backoff, :args, :overlap_key, :concurrency_key, :concurrency_limit,
+       :wanted_key, :schedule_id, :retry_of, :created_by, :correlation_id, :trace
+  FROM (SELECT coalesce(:due_at, {now} + CAST(:delay_seconds * 1000000 AS INTEGER)) AS due)
+ WHERE true
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
+
+------------------------------------------------------------------------------------ promote
+
+-- name: promote_runs
+-- A run that still wants a slot goes to held; admit does the rest.
+UPDATE {prefix}runs
+   SET state = CASE WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END, queued_at = {now}
+ WHERE state = 'waiting'
+   AND seq IN (SELECT seq FROM {prefix}runs
+                WHERE state = 'waiting' AND due_at <= {now} ORDER BY due_at LIMIT :limit)
+RETURNING wanted_key;
+
+-- name: next_due_at
+SELECT min(due_at) AS next_due_at FROM {prefix}runs WHERE state = 'waiting';
+
+-------------------------------------------------------------------------------------- admit
+
+-- name: held_keys
+-- One index step per key, however many runs wait for it.
+WITH RECURSIVE keys(key) AS (
+    SELECT min(wanted_key) FROM {prefix}runs WHERE state = 'held' AND wanted_key > :after
+    UNION ALL
+    SELECT (SELECT min(wanted_key) FROM {prefix}runs WHERE state = 'held' AND wanted_key > keys.key)
+      FROM keys WHERE keys.key IS NOT NULL
+)
+SELECT key FROM keys WHERE key IS NOT NULL LIMIT :limit;
+
+-- name: held_runs
+SELECT seq, CASE WHEN wanted_key = 'c/' || concurrency_key THEN concurrency_limit ELSE 1 END AS size
+  FROM {prefix}runs WHERE state = 'held' AND wanted_key = :key
+ ORDER BY priority DESC, seq LIMIT :limit;
+
+-- name: taken_numbers
+SELECT number FROM {prefix}slots WHERE key = :key;
+
+-- name: take_slot
+INSERT INTO {prefix}slots (key, number, owner_run) VALUES (:key, :number, :seq);
+
+-- name: admit_run
+UPDATE {prefix}runs
+   SET wanted_key = CASE WHEN wanted_key = 'o/' || overlap_key THEN 'c/' || concurrency_key END,
+       state = CASE WHEN wanted_key = 'o/' || overlap_key AND concurrency_key IS NOT NULL
+                    THEN 'held' ELSE 'queued' END
+ WHERE seq = :seq AND state = 'held' AND wanted_key = :key
+RETURNING wanted_key;
+
+-------------------------------------------------------------------------------------- claim
+
+-- name: open_queues
+-- Pauses of a queue and of all dispatch are durable and seen by the next claim of any process.
+SELECT name FROM {prefix}queues
+ WHERE paused = 0 AND (:queues = '[]' OR name IN (SELECT value FROM json_each(:queues)))
+   AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on');
+
+-- name: pick_runs
+SELECT seq, priority, due_at FROM {prefix}runs
+ WHERE state = 'queued' AND queue = :queue AND job IN (SELECT value FROM json_each(:jobs))
+ ORDER BY priority DESC, due_at, seq LIMIT :limit;
+
+-- name: claim_runs
+UPDATE {prefix}runs
+   SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = {now},
+       started_at = {now}, lease_until = {now} + CAST(:lease_seconds * 1000000 AS INTEGER)
+ WHERE seq = :seq AND state = 'queued'
+RETURNING seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
+          overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+          cancel_requested_at, correlation_id, trace;
+
+-- name: let_go_unknown
+-- After a claim whose answer was lost: runs this worker owns without knowing it.
+UPDATE {prefix}runs
+   SET state = 'queued', worker_id = NULL, lease_until = NULL
+ WHERE state = 'running' AND worker_id = :worker_id
+   AND seq NOT IN (SELECT value FROM json_each(:known))
+RETURNING seq;
+
+-------------------------------------------------------------------------------------- renew
+
+-- name: renew_runs
+UPDATE {prefix}runs SET lease_until = {now} + CAST(:lease_seconds * 1000000 AS INTEGER)
+ WHERE seq = :seq AND state = 'running' AND attempt = :attempt
+RETURNING seq, cancel_requested_at, pause_requested_at;
+
+-- name: cancel_requests
+SELECT seq FROM {prefix}runs
+ WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'running'
+   AND cancel_requested_at IS NOT NULL;
+
+-- name: set_progress
+UPDATE {prefix}runs SET progress = :progress
+ WHERE seq = :seq AND state = 'running' AND attempt = :attempt;
+
+-- name: insert_logs
+INSERT INTO {prefix}logs (run_seq, attempt, at, level, text)
+VALUES (:run_seq, :attempt, :at, :level, :text);
+
+------------------------------------------------------------------------------------- settle
+
+-- name: settle_runs
+-- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.
+-- A cancel or pause that came meanwhile wins over every state that is not an end.
+UPDATE {prefix}runs
+   SET state = CASE WHEN :terminal THEN :state
+                    WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+                    WHEN pause_requested_at IS NOT NULL THEN 'paused'
+                    ELSE :state END,
+       finished_at = CASE WHEN :terminal OR cancel_requested_at IS NOT NULL THEN {now} END,
+       due_at = CASE WHEN :state = 'waiting'
+                     THEN {now} + CAST(:delay_seconds * 1000000 AS INTEGER) ELSE due_at END,
+       started_at = coalesce({now} - CAST(:ran_seconds * 1000000 AS INTEGER), started_at),
+       wanted_key = CASE WHEN :gives_back
+                         THEN coalesce('o/' || overlap_key, 'c/' || concurrency_key) END,
+       failures = :failures, lost = :lost, error = :error, reason = :reason, result = :result,
+       pause_requested_at = NULL, lease_until = NULL
+ WHERE seq = :seq AND state = 'running' AND attempt = :attempt
+   AND (NOT :expired_only OR lease_until <= {now})
+RETURNING seq, state, worker_id, started_at;
+
+-- name: insert_attempts
+INSERT INTO {prefix}attempts (run_seq, number, worker_id, started_at, finished_at, outcome, error)
+VALUES (:run_seq, :number, :worker_id, :started_at, {now}, :outcome, :error)
+ON CONFLICT (run_seq, number) DO NOTHING;
+
+-- name: release_slots
+DELETE FROM {prefix}slots WHERE owner_run = :seq RETURNING key;
+
+-- name: delay_schedules
+SELECT id, expr FROM {prefix}schedules
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND next_fire_at = :waiting_at;
+
+-- name: restart_delay_schedule
+-- A schedule that counts from the end of its run: the run has ended, the clock starts.
+UPDATE {prefix}schedules SET next_fire_at = {now} + CAST(:interval_seconds * 1000000 AS INTEGER)
+ WHERE id = :id AND next_fire_at = :waiting_at;
+
+-- name: insert_events
+INSERT INTO {prefix}events (at, kind, run_id, name, detail)
+VALUES ({now}, :kind, :run_id, :name, :detail);
+
+------------------------------------------------------------------------------------- rescue
+
+-- name: expired_runs
+SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
+       overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+       cancel_requested_at, correlation_id, trace
+  FROM {prefix}runs
+ WHERE state = 'running' AND lease_until <= {now}
+ ORDER BY lease_until LIMIT :limit;
+
+-- name: sweep_slots
+-- Slots whose owner has ended or is gone. Nothing should leave one behind; this repairs it.
+DELETE FROM {prefix}slots
+ WHERE owner_run IN (SELECT s.owner_run FROM {prefix}slots s
+                     LEFT JOIN {prefix}runs r ON r.seq = s.owner_run
+                     WHERE r.seq IS NULL OR r.state IN ('succeeded', 'dead', 'cancelled')
+                     LIMIT :limit)
+RETURNING key;
+
+-- name: stranded_delay_schedules
+-- Delay schedules that wait for a run which no longer exists (deleted, or never admitted).
+SELECT id, expr FROM {prefix}schedules AS s
+ WHERE enabled = 1 AND paused = 0 AND next_fire_at = :waiting_at
+   AND NOT EXISTS (SELECT 1 FROM {prefix}runs r WHERE r.schedule_id = s.id
+                      AND r.state IN ('waiting', 'held', 'queued', 'running', 'paused'))
+ LIMIT :limit;
+
+------------------------------------------------------------------------- jobs and schedules
+
+-- name: put_jobs
+-- Of two versions the later one wins; the same version keeps its instant.
+INSERT INTO {prefix}jobs (name, executor, source, origin, spec, args_schema, description, queue,
+       priority, timeout, policies, enabled, error, version, version_at)
+VALUES (:name, :executor, :source, :origin, :spec, :args_schema, :description, :queue,
+       :priority, :timeout, :policies, :enabled, :error, :version, {now})
+ON CONFLICT (name) DO UPDATE
+   SET executor = excluded.executor, source = excluded.source, origin = excluded.origin,
+       spec = excluded.spec, args_schema = excluded.args_schema,
+       description = excluded.description, queue = excluded.queue, priority = excluded.priority,
+       timeout = excluded.timeout, policies = excluded.policies, enabled = excluded.enabled,
+       error = excluded.error, version = excluded.version, version_at = excluded.version_at
+ WHERE {prefix}jobs.version <> excluded.version OR {prefix}jobs.error IS NOT excluded.error
+    OR {prefix}jobs.enabled <> excluded.enabled;
+
+-- name: jobs_named
+SELECT * FROM {prefix}jobs WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: list_jobs
+SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
+
+-- name: insert_schedule
+INSERT INTO {prefix}schedules (name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled,
+       paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit,
+       misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner,
+       created_at, state, error)
+VALUES (:name, :job, :kind, :expr, :timezone, :dst, :anchor, :next_fire_at, :enabled,
+       0, :overlap, :overlap_key, :queue_max, :on_error, :pause_after, :catch_up, :catch_up_limit,
+       :misfire_grace, :jitter, :spread, :first_run, :starts_at, :ends_at, :args, :priority, :retry,
+       :owner, {now}, :state, :error)
+ON CONFLICT (name) DO NOTHING
+RETURNING *;
+
+-- name: update_schedule
+-- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
+UPDATE {prefix}schedules
+   SET job = :job, kind = :kind, expr = :expr, timezone = :timezone, dst = :dst, anchor = :anchor,
+       next_fire_at = :next_fire_at, enabled = :enabled, overlap = :overlap,
+       overlap_key = :overlap_key, queue_max = :queue_max, on_error = :on_error,
+       pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
+       misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
+       starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
+       retry = :retry, owner = :owner, state = :state, error = :error
+ WHERE id = :id
+RETURNING *;
+
+-- name: schedule_named
+SELECT * FROM {prefix}schedules WHERE name = :name;
+
+-- name: lock_schedule
+SELECT * FROM {prefix}schedules WHERE name = :name;
+
+-- name: list_schedules
+SELECT * FROM {prefix}schedules
+ WHERE name > :after AND (:job IS NULL OR job = :job) ORDER BY name LIMIT :limit;
+
+-- name: pause_schedule
+UPDATE {prefix}schedules
+   SET paused = 1, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
+ WHERE id = :id AND paused = 0
+RETURNING *;
+
+-- name: resume_schedule
+UPDATE {prefix}schedules
+   SET paused = 0, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
+       next_fire_at = :next_fire_at, state = :state
+ WHERE id = :id AND paused = 1
+RETURNING *;
+
+-- name: drop_schedule
+DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
+
+-- name: insert_schedule_changes
+INSERT INTO {prefix}schedule_changes (schedule_id, name, at, by, action, reason, before, after)
+VALUES (:schedule_id, :name, {now}, :by, :action, :reason, :before, :after);
+
+-- name: list_schedule_changes
+SELECT id, schedule_id, name, at, by, action, reason, before, after FROM {prefix}schedule_changes
+ WHERE schedule_id = :schedule_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: list_occurrences
+SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id, recorded_at
+  FROM {prefix}occurrences
+ WHERE schedule_id = :schedule_id AND occurrence < :before ORDER BY occurrence DESC LIMIT :limit;
+
+-------------------------------------------------------------------- control: what operators do
+
+-- name: run_by_id
+SELECT * FROM {prefix}runs WHERE id = :id;
+
+-- name: lock_run
+-- Our write transaction is the only one there is, so reading is locking.
+SELECT * FROM {prefix}runs WHERE id = :id;
+
+-- name: run_by_seq
+SELECT * FROM {prefix}runs WHERE seq = :seq;
+
+-- name: cancel_run
+UPDATE {prefix}runs
+   SET state = 'cancelled', finished_at = {now}, reason = :reason, cancel_requested_at = {now},
+       wanted_key = coalesce('o/' || overlap_key, 'c/' || concurrency_key)
+ WHERE seq = :seq AND state IN ('waiting', 'held', 'queued', 'paused')
+RETURNING state;
+
+-- name: request_cancel
+-- Its worker ends it, or whoever rescues it.
+UPDATE {prefix}runs SET cancel_requested_at = coalesce(cancel_requested_at, {now}), reason = :reason
+ WHERE seq = :seq AND state = 'running'
+RETURNING state;
+
+-- name: pause_run
+UPDATE {prefix}runs SET state = 'paused', reason = :reason
+ WHERE seq = :seq AND state IN ('waiting', 'held', 'queued')
+RETURNING state;
+
+-- name: request_pause
+UPDATE {prefix}runs SET pause_requested_at = coalesce(pause_requested_at, {now}), reason = :reason
+ WHERE seq = :seq AND state = 'running'
+RETURNING state;
+
+-- name: resume_run
+UPDATE {prefix}runs SET state = 'waiting', reason = :reason
+ WHERE seq = :seq AND state = 'paused'
+RETURNING state;
+
+-- name: redo_run
+UPDATE {prefix}runs
+   SET state = 'waiting', due_at = {now}, finished_at = NULL, failures = 0, lost = 0,
+       redo = redo + 1, cancel_requested_at = NULL, pause_requested_at = NULL, reason = :reason,
+       result = NULL, progress = NULL,
+       wanted_key = coalesce('o/' || overlap_key, 'c/' || concurrency_key)
+ WHERE seq = :seq AND state IN ('succeeded', 'dead', 'cancelled')
+RETURNING state;
+
+-- name: delete_runs
+DELETE FROM {prefix}runs WHERE seq = :seq AND state <> 'running' RETURNING seq, id;
+
+-- name: delete_attempts
+DELETE FROM {prefix}attempts WHERE run_seq = :seq;
+
+-- name: delete_logs
+DELETE FROM {prefix}logs WHERE run_seq = :seq;
+
+-- name: delete_keys
+DELETE FROM {prefix}run_keys WHERE run_id = :id;
+
+-- name: pause_queue
+INSERT INTO {prefix}queues (name, paused, reason, paused_by, paused_at)
+VALUES (:name, 1, :reason, :by, {now})
+ON CONFLICT (name) DO UPDATE
+   SET paused = 1, reason = excluded.reason, paused_by = excluded.paused_by,
+       paused_at = excluded.paused_at;
+
+-- name: resume_queue
+UPDATE {prefix}queues SET paused = 0, reason = NULL, paused_by = NULL, paused_at = NULL
+ WHERE name = :name
+RETURNING name;
+
+-- name: list_queues
+SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
+       (SELECT count(*) FROM {prefix}runs r WHERE r.state = 'queued' AND r.queue = q.name) AS queued,
+       (SELECT min(due_at) FROM {prefix}runs r WHERE r.state = 'queued' AND r.queue = q.name) AS oldest_at
+  FROM {prefix}queues q ORDER BY q.name LIMIT :limit;
+
+-- name: set_meta
+INSERT INTO {prefix}meta (key, value) VALUES (:key, :value)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: all_meta
+SELECT key, value FROM {prefix}meta;
+
+-- name: insert_audit
+INSERT INTO {prefix}audit (at, by, via, action, thing, reason, before, after)
+VALUES ({now}, :by, :via, :action, :thing, :reason, :before, :after);
+
+-- name: list_audit
+SELECT id, at, by, via, action, thing, reason, before, after FROM {prefix}audit
+ WHERE id < :before ORDER BY id DESC LIMIT :limit;
+
+-------------------------------------------------------------------------- workers and locks
+
+-- name: put_worker
+INSERT INTO {prefix}workers (id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck,
+       started_at, seen_at)
+VALUES (:id, :host, :pid, :version, :tzdata, :origin, :jobs, :queues, :slots, :stuck, {now}, {now})
+ON CONFLICT (id) DO UPDATE
+   SET jobs = excluded.jobs, queues = excluded.queues, slots = excluded.slots,
+       stuck = excluded.stuck, seen_at = excluded.seen_at;
+
+-- name: forget_worker
+DELETE FROM {prefix}workers WHERE id = :id;
+
+-- name: forget_old_workers
+DELETE FROM {prefix}workers WHERE seen_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
+RETURNING id;
+
+-- name: list_workers
+SELECT id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck, started_at, seen_at,
+       (SELECT count(*) FROM {prefix}runs r WHERE r.state = 'running' AND r.worker_id = w.id) AS running
+  FROM {prefix}workers w ORDER BY started_at, id LIMIT :limit;
+
+-- name: acquire_lock
+-- The token rises with each holder, also after a release: the row stays.
+INSERT INTO {prefix}locks (name, owner, token, until)
+VALUES (:name, :owner, 1, {now} + CAST(:ttl_seconds * 1000000 AS INTEGER))
+ON CONFLICT (name) DO UPDATE
+   SET owner = excluded.owner, token = {prefix}locks.token + 1, until = excluded.until
+ WHERE {prefix}locks.until <= {now}
+RETURNING token;
+
+-- name: extend_lock
+UPDATE {prefix}locks SET until = {now} + CAST(:ttl_seconds * 1000000 AS INTEGER)
+ WHERE name = :name AND token = :token AND until > {now}
+RETURNING token;
+
+-- name: release_lock
+UPDATE {prefix}locks SET until = {now}, owner = NULL
+ WHERE name = :name AND token = :token AND until > {now}
+RETURNING token;
+
+-- name: list_locks
+SELECT name, owner, token, until FROM {prefix}locks WHERE until > {now} ORDER BY name LIMIT :limit;
+
+--------------------------------------------------------------------------------------- read
+
+-- name: list_runs
+SELECT * FROM {prefix}runs
+ WHERE seq < :before AND (:state IS NULL OR state = :state) AND (:queue IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_runs_of_job
+SELECT * FROM {prefix}runs
+ WHERE job = :job AND seq < :before AND (:state IS NULL OR state = :state)
+   AND (:queue IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_runs_of_schedule
+SELECT * FROM {prefix}runs
+ WHERE schedule_id = :schedule_id AND seq < :before AND (:state IS NULL OR state = :state)
+   AND (:queue IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_attempts
+SELECT run_seq, number, worker_id, started_at, finished_at, outcome, error
+  FROM {prefix}attempts WHERE run_seq = :seq ORDER BY number LIMIT :limit;
+
+-- name: list_logs
+SELECT id, attempt, at, level, text FROM {prefix}logs
+ WHERE run_seq = :seq AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: list_events
+SELECT id, at, kind, run_id, name, detail FROM {prefix}events
+ WHERE id < :before AND (:run_id IS NULL OR run_id = :run_id) ORDER BY id DESC LIMIT :limit;
+
+-- name: count_runs
+SELECT state, count(*) AS runs FROM {prefix}runs GROUP BY state;
+
+-- name: count_schedules
+SELECT count(*) AS schedules, sum(paused) AS paused,
+       sum(error IS NOT NULL) AS broken FROM {prefix}schedules;
+
+-------------------------------------------------------------------------------------- prune
+
+-- name: old_runs
+-- Older than its state's retention and not among the last of its job.
+SELECT r.seq FROM {prefix}runs r
+ WHERE r.state = :state AND r.finished_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
+   AND r.state IN ('succeeded', 'dead', 'cancelled')
+   AND (SELECT count(*) FROM (SELECT 1 FROM {prefix}runs newer
+                               WHERE newer.job = r.job AND newer.seq > r.seq LIMIT :keep_last)) >= :keep_last
+ ORDER BY r.finished_at LIMIT :limit;
+
+-- name: old_occurrences
+-- The ledger outlives the runs, and is never cut past the cursor.
+DELETE FROM {prefix}occurrences
+ WHERE (schedule_id, occurrence) IN (
+       SELECT o.schedule_id, o.occurrence FROM {prefix}occurrences o
+         LEFT JOIN {prefix}schedules s ON s.id = o.schedule_id
+        WHERE o.recorded_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
+          AND (s.id IS NULL OR s.next_fire_at IS NULL OR o.last_occurrence < s.next_fire_at)
+        LIMIT :limit)
+RETURNING schedule_id;

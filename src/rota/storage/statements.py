@@ -1,0 +1,51 @@
+"""Named statements: SQL is written as SQL, in each engine's queries.sql.
+
+`:name` marks a parameter; `{prefix}`, `{views}` and `{now}` are the only substitutions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+# Quoted text and comments are left alone, and so are casts (::type).
+_PARAMETER = re.compile(r"('(?:[^']|'')*'|--[^\n]*|::\w+)|:([a-z_]+)")
+
+
+def load_statements(engine: str, substitutions: Mapping[str, str]) -> dict[str, str]:
+    """All statements of an engine, by name, with the substitutions made."""
+    text = (files("rota.storage") / engine / "queries.sql").read_text("utf-8")
+    parts = _NAME.split(text)[1:]
+    return {
+        name: substitute(body.strip().rstrip(";"), substitutions)
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def load_migrations(engine: str, substitutions: Mapping[str, str]) -> list[tuple[int, str, str]]:
+    """(number, name, SQL) of each migration, in order."""
+    folder = files("rota.storage") / engine / "migrations"
+    found = []
+    for entry in folder.iterdir():
+        if entry.name.endswith(".sql"):
+            number, _, name = entry.name.removesuffix(".sql").partition("_")
+            found.append((int(number), name, substitute(entry.read_text("utf-8"), substitutions)))
+    return sorted(found)
+
+
+def substitute(sql: str, substitutions: Mapping[str, str]) -> str:
+    for name, value in substitutions.items():
+        sql = sql.replace("{" + name + "}", value)
+    return sql
+
+
+def to_pyformat(sql: str) -> str:
+    """`:name` as psycopg writes it; a literal % is doubled."""
+    return _PARAMETER.sub(lambda m: m[1] if m[1] else f"%({m[2]})s", sql.replace("%", "%%"))
+
+
+def parameters(sql: str) -> list[str]:
+    """The names of the parameters, in order of first use."""
+    return list(dict.fromkeys(m[2] for m in _PARAMETER.finditer(sql) if m[2]))

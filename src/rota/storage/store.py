@@ -1,0 +1,73 @@
+"""The store: every script over one engine. What flow sees of it is `protocol.Storage`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rota.errors import Invalid
+from rota.storage.engine import Clock, Engine, Probe
+from rota.storage.scripts.catalog import CatalogScript
+from rota.storage.scripts.claim import ClaimScript
+from rota.storage.scripts.control import ControlScript
+from rota.storage.scripts.enqueue import EnqueueScript
+from rota.storage.scripts.fire import FireScript
+
+
+class Store(FireScript, EnqueueScript, ClaimScript, ControlScript, CatalogScript):
+    """Rows of one installation."""
+
+    def migrate(self) -> list[str]:
+        """Bring the schema up to date; what was applied."""
+        return self.engine.migrate()
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        """(name, SQL) of what `migrate` would apply."""
+        return self.engine.pending_migrations()
+
+    def check_schema(self) -> None:
+        """Refuse a store that this version of Rota does not understand."""
+        self.engine.check_schema()
+
+    @property
+    def has_wake_channel(self) -> bool:
+        return self.engine.has_wake_channel
+
+    def notify(self) -> None:
+        """Tell other processes that there may be work."""
+        self.engine.notify()
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Be told of work that other processes made; returns the way to stop."""
+        return self.engine.listen(wake)
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+def open_store(
+    url: str,
+    *,
+    schema: str = "rota",
+    clock: Clock | None = None,
+    probe: Probe | None = None,
+    pool_size: int = 8,
+) -> Store:
+    """Connect to a store by URL. Nothing is created or changed; `migrate` does that."""
+    scheme = url.partition("://")[0]
+    match scheme:
+        case "sqlite":
+            from rota.storage.sqlite.engine import SqliteEngine, path_from_url
+
+            engine: Engine = SqliteEngine(
+                path_from_url(url), schema=schema, clock=clock, probe=probe
+            )
+            return Store(engine)
+        case "postgresql" | "postgres":
+            from rota.storage.postgres.store import open_postgres
+
+            return open_postgres(url, schema=schema, clock=clock, probe=probe, pool_size=pool_size)
+        case _:
+            shown = scheme if "://" in url else url
+            raise Invalid(
+                f"database {shown!r} is unknown; use sqlite:///rota.db or postgresql://user@host/name"
+            )

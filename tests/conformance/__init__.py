@@ -1,0 +1,1 @@
+"""One suite for every engine: what storage promises, one file per verb."""

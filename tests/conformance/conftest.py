@@ -1,0 +1,62 @@
+"""A fresh store for each test, on each engine, under a clock that the test owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.storage.store import Store, open_store
+from tests.conformance.support import Place, PostgresPlace, SqlitePlace, VirtualClock, put_job
+from tests.support.postgres import Server
+
+ENGINES = ("sqlite", "postgres")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path, clock: VirtualClock) -> Iterator[Place]:
+    place = SqlitePlace(f"sqlite:///{tmp_path}/rota.db", clock)
+    place.open().migrate()
+    yield place
+    place.close()
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgres_server: Server) -> Iterator[str]:
+    """The database that every test's own is copied from: cheaper than to migrate each."""
+    with postgres_server.database() as url:
+        store = open_store(url)
+        store.migrate()
+        store.close()
+        yield url
+
+
+@pytest.fixture
+def postgres_place(
+    postgres_server: Server, migrated_database: str, clock: VirtualClock
+) -> Iterator[Place]:
+    with postgres_server.database(template=migrated_database) as url:
+        place = PostgresPlace(url, clock)
+        yield place
+        place.close()
+
+
+@pytest.fixture(params=ENGINES)
+def place(request: pytest.FixtureRequest) -> Place:
+    """A migrated database with nothing in it."""
+    found: Place = request.getfixturevalue(f"{request.param}_place")
+    return found
+
+
+@pytest.fixture
+def store(place: Place) -> Store:
+    """A store that knows the job `job` and the queue `default`."""
+    opened = place.open()
+    put_job(opened)
+    return opened

@@ -1,0 +1,287 @@
+"""What the conformance tests share: a clock, places, and short ways to make and move runs."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import psycopg
+import sqlalchemy
+
+from rota.model.duration import parse_duration
+from rota.model.job import Job
+from rota.model.outcome import Outcome
+from rota.model.outcome import settle as decide
+from rota.model.plan import FirePlan, plan_fire
+from rota.model.retry import Retry
+from rota.model.run import Claimed, NewRun, Run
+from rota.model.schedule import Schedule
+from rota.storage import rows
+from rota.storage.engine import Probe, Row
+from rota.storage.scripts.catalog import Actor
+from rota.storage.scripts.settle import OnTerminated, Settled
+from rota.storage.store import Store, open_store
+
+BEGINNING = datetime(2025, 1, 1, tzinfo=UTC)
+FAR = datetime(8000, 1, 1, tzinfo=UTC)
+LEASE = timedelta(seconds=30)
+ME = Actor(by="operator", via="test")
+T = TypeVar("T")
+
+
+class VirtualClock:
+    """Time that moves only when the test says so."""
+
+    def __init__(self) -> None:
+        self.moment = BEGINNING
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def advance(self, span: str) -> None:
+        self.moment += parse_duration(span, "span")
+
+    def after(self, span: str) -> datetime:
+        """The instant that far from now."""
+        return self.moment + parse_duration(span, "span")
+
+
+class Place:
+    """A database of the test's own, and the ways to reach it."""
+
+    engine: str
+
+    def __init__(self, url: str, clock: VirtualClock) -> None:
+        self.url, self.clock = url, clock
+        self._opened: list[Any] = []
+
+    def open(self, *, probe: Probe | None = None) -> Store:
+        """A store as another process would open it."""
+        return self.keep(open_store(self.url, clock=self.clock, probe=probe))
+
+    def begin(self) -> Any:
+        """A driver's connection with an open transaction that may write."""
+        raise NotImplementedError
+
+    def sqlalchemy(self) -> sqlalchemy.Engine:
+        """An engine whose transactions may write."""
+        raise NotImplementedError
+
+    def autocommit(self) -> Any:
+        """A driver's connection that never opens a transaction by itself."""
+        raise NotImplementedError
+
+    def table(self, name: str) -> str:
+        """The stored table's own name."""
+        raise NotImplementedError
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        """Plain SQL from outside Rota, committed."""
+        connection = self.autocommit()
+        cursor = connection.execute(sql)
+        found = cursor.fetchall() if cursor.description else []
+        connection.close()
+        return found
+
+    def keep(self, thing: T) -> T:
+        """Close it when the test ends."""
+        self._opened.append(thing)
+        return thing
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.pop().close()
+
+
+class SqlitePlace(Place):
+    engine = "sqlite"
+
+    @property
+    def path(self) -> Path:
+        return Path(self.url.removeprefix("sqlite:///"))
+
+    def begin(self) -> sqlite3.Connection:
+        connection = self.autocommit()
+        connection.execute("BEGIN IMMEDIATE")
+        return connection
+
+    def autocommit(self) -> sqlite3.Connection:
+        return self.keep(sqlite3.connect(self.path, isolation_level=None))
+
+    def sqlalchemy(self) -> sqlalchemy.Engine:
+        engine = sqlalchemy.create_engine(self.url, poolclass=sqlalchemy.NullPool)
+
+        # The driver begins before the first write only, and we want to read first.
+        @sqlalchemy.event.listens_for(engine, "connect")
+        def leave_it(connection: sqlite3.Connection, _: object) -> None:
+            connection.isolation_level = None
+
+        @sqlalchemy.event.listens_for(engine, "begin")
+        def begin(connection: sqlalchemy.Connection) -> None:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+        return engine
+
+    def table(self, name: str) -> str:
+        return f"_rota_{name}"
+
+
+class PostgresPlace(Place):
+    engine = "postgres"
+
+    def begin(self) -> psycopg.Connection[Any]:
+        connection = self.keep(psycopg.connect(self.url))
+        connection.execute("SELECT 1")
+        return connection
+
+    def autocommit(self) -> psycopg.Connection[Any]:
+        return self.keep(psycopg.connect(self.url, autocommit=True))
+
+    def sqlalchemy(self) -> sqlalchemy.Engine:
+        url = sqlalchemy.make_url(self.url).set(drivername="postgresql+psycopg")
+        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+
+    def table(self, name: str) -> str:
+        return f"rota_data.{name}"
+
+
+# Runs
+
+
+def new_run(**options: Any) -> NewRun:
+    return NewRun(**{"id": str(uuid4()), "job": "job", "queue": "default", "args": "{}", **options})
+
+
+def enqueue(store: Store, **options: Any) -> str:
+    """The id of a run made now."""
+    return store.enqueue([new_run(**options)])[0].id
+
+
+def enqueue_many(store: Store, count: int, **options: Any) -> list[str]:
+    """The ids of runs made now, in one call."""
+    return [made.id for made in store.enqueue([new_run(**options) for _ in range(count)])]
+
+
+def claim(
+    store: Store,
+    limit: int = 10,
+    *,
+    worker: str = "worker",
+    jobs: Sequence[str] = ("job",),
+    queues: Sequence[str] = (),
+    lease: timedelta = LEASE,
+) -> list[Claimed]:
+    return store.claim(worker, queues=queues, jobs=jobs, limit=limit, lease=lease)
+
+
+def claim_one(store: Store) -> Claimed:
+    (run,) = claim(store, 1)
+    return run
+
+
+def settle(
+    store: Store,
+    run: Claimed,
+    kind: str = "succeeded",
+    *,
+    retry: Retry | None = None,
+    max_lost: int = 3,
+    on_terminated: OnTerminated | None = None,
+    **outcome: Any,
+) -> list[Settled]:
+    """End the attempt. Without `retry` the run has three attempts, a second apart."""
+    told = Outcome(kind=kind, **outcome)
+    policy = retry or Retry(max_attempts=3, delay=timedelta(seconds=1))
+    return store.settle([decide(run, told, retry=policy, max_lost=max_lost)], on_terminated)
+
+
+def rescue(store: Store, max_lost: int = 3) -> list[Settled]:
+    """What any process does about expired leases."""
+    lost = Outcome(kind="lost", error="lease expired")
+    found = store.expired_runs(100)
+    return store.settle([decide(run, lost, retry=Retry(), max_lost=max_lost) for run in found])
+
+
+def as_claimed(run: Run) -> Claimed:
+    """What a worker that had claimed the run would hold."""
+    return Claimed(**{field.name: getattr(run, field.name) for field in fields(Claimed)})
+
+
+def states(store: Store, ids: Sequence[str]) -> list[str]:
+    return [store.run(run_id).state for run_id in ids]
+
+
+def all_runs(store: Store, **which: Any) -> list[Run]:
+    """Oldest first."""
+    return store.list_runs(limit=500, **which)[::-1]
+
+
+def slots(store: Store, key: str) -> list[int]:
+    """The taken slot numbers of a key: `o/...` for overlap, `c/...` for concurrency."""
+    found = store.engine.read(lambda tx: tx.all("taken_numbers", key=key))
+    return sorted(row["number"] for row in found)
+
+
+# Schedules
+
+
+def put_schedule(store: Store, name: str = "schedule", **options: Any) -> Schedule:
+    """Every 10 seconds unless said otherwise."""
+    told = {"job": "job", "kind": "every", "expr": "10s", **options}
+    return store.put_schedule(Schedule(name=name, **told), ME)
+
+
+def plans(store: Store) -> list[FirePlan]:
+    due = store.due_schedules(100)
+    return [plan_fire(schedule, due.now) for schedule in due.schedules]
+
+
+def fire(store: Store, planned: Sequence[FirePlan]) -> int:
+    return store.fire(planned, store.jobs_named({plan.schedule.job for plan in planned}))
+
+
+def tick(store: Store) -> int:
+    """The number of runs that due schedules make now."""
+    due = store.due_schedules(100)
+    store.park_schedules(due.broken)
+    return fire(store, [plan_fire(schedule, due.now) for schedule in due.schedules])
+
+
+def ledger(store: Store, schedule: Schedule) -> list[Row]:
+    """Oldest first."""
+    return store.list_occurrences(schedule.id, before=FAR, limit=500)[::-1]
+
+
+def outcomes(store: Store, schedule: Schedule) -> list[str]:
+    return [row["outcome"] for row in ledger(store, schedule)]
+
+
+def overwrite(store: Store, schedule: Schedule, **columns: Any) -> None:
+    """Change a schedule's row behind everybody's back, as a person with a SQL prompt can."""
+    row = {**rows.schedule_row(replace(schedule)), **columns}
+    store.engine.write("overwrite", lambda tx: tx.one("update_schedule", **row))
+
+
+def put_job(store: Store, name: str = "job", **options: Any) -> Job:
+    job = Job(name=name, **options)
+    store.put_jobs([job])
+    return job
+
+
+def together(*calls: Callable[[], T]) -> list[T]:
+    """The answers of calls that begin at the same moment, each on a thread of its own."""
+    barrier = threading.Barrier(len(calls))
+
+    def begin(call: Callable[[], T]) -> T:
+        barrier.wait()
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(begin, calls))

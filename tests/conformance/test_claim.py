@@ -1,0 +1,173 @@
+"""Claim: the next runs for a worker, in order, each handed out once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rota.model.run import Claimed
+from rota.storage.store import Store
+from tests.conformance.support import (
+    LEASE,
+    ME,
+    Place,
+    VirtualClock,
+    all_runs,
+    as_claimed,
+    claim,
+    claim_one,
+    enqueue,
+    enqueue_many,
+    put_job,
+    put_schedule,
+    settle,
+    states,
+    tick,
+    together,
+)
+
+
+def ids(runs: list[Claimed]) -> list[str]:
+    return [run.id for run in runs]
+
+
+def test_a_claim_starts_an_attempt_under_a_lease(store: Store, clock: VirtualClock) -> None:
+    run_id = enqueue(store)
+    clock.advance("1s")
+    claimed = claim_one(store)
+    run = store.run(run_id)
+    assert (run.state, run.attempt, run.worker_id) == ("running", 1, "worker")
+    assert run.claimed_at == run.started_at == clock()
+    assert run.lease_until == clock() + LEASE
+    assert claimed == as_claimed(run)
+
+
+def test_a_claim_tells_what_execution_needs(store: Store, clock: VirtualClock) -> None:
+    schedule = put_schedule(store)
+    clock.advance("30s")
+    tick(store)
+    run = claim_one(store)
+    assert (run.schedule_id, run.occurrence) == (schedule.id, clock() - timedelta(seconds=20))
+    assert (run.missed_count, run.overlap_key) == (3, f"schedule {schedule.id}")
+
+
+def test_a_claim_gives_each_attempt_the_next_number(store: Store, clock: VirtualClock) -> None:
+    enqueue(store)
+    for number in (1, 2, 3):
+        run = claim_one(store)
+        assert run.attempt == number
+        settle(store, run, "released")
+
+
+# Order
+
+
+def test_higher_priority_comes_first_then_due_then_seq(store: Store, clock: VirtualClock) -> None:
+    early, late = clock() - timedelta(seconds=9), clock() - timedelta(seconds=1)
+    wanted = [
+        (3, enqueue(store, priority=0, due_at=late)),
+        (4, enqueue(store, priority=0, due_at=late)),
+        (2, enqueue(store, priority=0, due_at=early)),
+        (5, enqueue(store, priority=-1, due_at=early)),
+        (1, enqueue(store, priority=9, due_at=late)),
+    ]
+    assert ids(claim(store)) == [run_id for _, run_id in sorted(wanted)]
+
+
+def test_a_claim_is_bounded_and_the_next_goes_on(store: Store) -> None:
+    made = enqueue_many(store, 5)
+    assert ids(claim(store, 2)) == made[:2]
+    assert ids(claim(store, 2)) == made[2:4]
+    assert ids(claim(store, 2)) == made[4:]
+    assert claim(store, 2) == []
+
+
+def test_the_order_holds_across_queues(store: Store) -> None:
+    store.ensure_queues(["a", "b"])
+    low = enqueue(store, queue="a")
+    high = enqueue(store, queue="b", priority=1)
+    last = enqueue(store, queue="b")
+    assert ids(claim(store, 2)) == [high, low]
+    assert ids(claim(store, 2)) == [last]
+
+
+# Which runs
+
+
+def test_a_worker_claims_from_its_queues_only(store: Store) -> None:
+    store.ensure_queues(["a", "b"])
+    in_a, in_b, plain = (enqueue(store, queue=queue) for queue in ("a", "b", "default"))
+    assert ids(claim(store, queues=["b", "no-such-queue"])) == [in_b]
+    assert ids(claim(store, queues=["a"])) == [in_a]
+    assert ids(claim(store)) == [plain]
+
+
+def test_runs_of_unknown_jobs_wait(store: Store) -> None:
+    put_job(store, "other")
+    strange, mine = enqueue(store, job="other", priority=9), enqueue(store)
+    assert claim(store, jobs=[]) == []
+    assert ids(claim(store)) == [mine]
+    assert states(store, [strange]) == ["queued"]
+    assert ids(claim(store, jobs=["job", "other"])) == [strange]
+
+
+def test_only_queued_runs_are_claimed(store: Store) -> None:
+    later = enqueue(store, delay=timedelta(seconds=1))
+    first, held, paused = enqueue_many(store, 3, concurrency_key="c")
+    store.pause_run(paused, None, ME)
+    cancelled = enqueue(store)
+    store.cancel_run(cancelled, None, ME)
+    assert ids(claim(store)) == [first]
+    assert states(store, [later, held, paused]) == ["waiting", "held", "paused"]
+
+
+def test_a_paused_queue_gives_nothing_out(store: Store) -> None:
+    store.ensure_queues(["other"])
+    run_id, other = enqueue(store), enqueue(store, queue="other")
+    store.pause_queue("default", "maintenance", ME)
+    assert ids(claim(store)) == [other]
+    assert claim(store, queues=["default"]) == []
+    store.resume_queue("default", ME)
+    assert ids(claim(store)) == [run_id]
+
+
+def test_paused_dispatch_gives_nothing_out(store: Store) -> None:
+    run_id = enqueue(store)
+    store.set_dispatch(False, "deploy", ME)
+    assert claim(store) == []
+    store.set_dispatch(True, None, ME)
+    assert ids(claim(store)) == [run_id]
+
+
+# Once
+
+
+def test_a_run_is_never_handed_out_twice(store: Store, place: Place) -> None:
+    made = enqueue_many(store, 200)
+    stores = [place.open() for _ in range(2)]
+
+    def work(number: int) -> list[Claimed]:
+        mine: list[Claimed] = []
+        # A claim may come back empty while others hold the rows it looked at: ask on.
+        while store.overview()["runs"].get("queued"):
+            mine += claim(stores[number % 2], 7, worker=f"worker-{number}")
+        return mine
+
+    answers = together(*[lambda number=number: work(number) for number in range(8)])
+    got = [run for answer in answers for run in answer]
+    assert sorted(ids(got)) == sorted(made)
+    assert {run.attempt for run in got} == {1}
+    owners = {run.id: f"worker-{number}" for number, answer in enumerate(answers) for run in answer}
+    assert {run.id: run.worker_id for run in all_runs(store)} == owners
+
+
+def test_runs_of_a_lost_answer_are_given_back(store: Store) -> None:
+    first, second = enqueue_many(store, 2)
+    (known,) = claim(store, 1)
+    claim(store, 1)  # its answer never arrived
+    other = enqueue(store)
+    claim(store, 1, worker="another")
+    assert store.let_go_unknown("worker", [known.seq]) == 1
+    assert store.let_go_unknown("worker", [known.seq]) == 0
+    assert states(store, [first, second, other]) == ["running", "queued", "running"]
+    again = claim_one(store)
+    assert (again.id, again.attempt, again.lost, again.failures) == (second, 2, 0, 0)
