@@ -202,12 +202,20 @@ def test_a_cancelled_retry_hands_its_slot_on(store: Store) -> None:
     assert states(store, [first, second]) == ["cancelled", "queued"]
 
 
-def test_why_it_was_cancelled_is_kept(store: Store) -> None:
+@pytest.mark.parametrize("act", ["cancel_run", "pause_run"])
+def test_why_it_was_asked_to_stop_is_kept(store: Store, act: str) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    store.cancel_run(run_id, "no longer needed", ME)
-    settle(store, run, "cancelled", reason="no longer needed")
-    assert store.run(run_id).reason == "no longer needed"
+    getattr(store, act)(run_id, "the operator's reason", ME)
+    settle(store, run, "failed")
+    assert store.run(run_id).reason == "the operator's reason"
+
+
+def test_a_reason_of_an_earlier_attempt_does_not_stay(store: Store) -> None:
+    run_id = enqueue(store)
+    settle(store, claim_one(store), "released", reason="shutdown")
+    settle(store, claim_one(store))
+    assert store.run(run_id).reason is None
 
 
 # Attempts

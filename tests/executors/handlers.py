@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -138,10 +139,8 @@ def sleep_with_cleanup(ctx: Context, path: str) -> None:
 def swallow_everything(ctx: Context) -> None:
     ctx.progress(1)
     while True:
-        try:
+        with suppress(BaseException):
             time.sleep(1000)
-        except BaseException:
-            pass
 
 
 def ignore_sigterm(ctx: Context) -> None:
@@ -220,7 +219,7 @@ def make_a_mess(folder: str) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, lambda *_: None)
     signal.alarm(1000)
-    sys.stdout = open(os.devnull, "w")
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return os.getpid()
 
 

@@ -34,6 +34,7 @@ from rota.executors.messages import (
     PIECE,
     Answer,
     Ask,
+    Begun,
     Call,
     Done,
     End,
@@ -118,6 +119,7 @@ class Child:
             self.idle = False
 
     def run(self, call: Call) -> Done:
+        self.send(Begun())
         context = Context(
             definition=call.definition,
             run_id=call.run_id,

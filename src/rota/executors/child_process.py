@@ -23,6 +23,7 @@ from rota.executors.messages import (
     PIECE,
     Answer,
     Ask,
+    Begun,
     Call,
     Done,
     Hello,
@@ -55,7 +56,7 @@ class ChildProcess:
         self.mark = "\x1e" + secrets.token_hex(8)
         self.loaded: dict[str, str] = {}
         self.calls = 0
-        self.working = self.ready = self.signalled = False
+        self.working = self.ready = self.begun = self.signalled = False
         self._hung_up = self._silent = False
         self._channel, theirs = socket.socketpair()
         life, self._life = os.pipe()
@@ -94,16 +95,18 @@ class ChildProcess:
 
     def call(self, call: Call, context: Context, output: Output) -> Done | None:
         """Talk until the call is done; None if the child ended before that."""
+        self.begun = False
         self.send(call)
         while True:
             for descriptor, _ in self._poll.poll():
-                if descriptor == self._output:
-                    self.drain(output)
-                elif (done := self._hear(context)) is not None:
-                    self.drain(output)  # printed before it was done, so it is all there
-                    return done
-                elif self._hung_up:
-                    return None
+                # First what was printed, so that it comes before what the handler said after it.
+                self.drain(output)
+                if descriptor == self._channel.fileno():
+                    if (done := self._hear(context)) is not None:
+                        self.drain(output)
+                        return done
+                    if self._hung_up:
+                        return None
 
     def _hear(self, context: Context) -> Done | None:
         try:
@@ -113,6 +116,8 @@ class ChildProcess:
                 match FROM_CHILD.decode(line):
                     case Ready():
                         self.ready = True
+                    case Begun():
+                        self.begun = True
                     case Ask() as ask:
                         self._answer(ask, context)
                     case Done() as done:

@@ -35,7 +35,7 @@ from rota.model.outcome import Outcome
 CALLS = 1_000
 IDLE_SECONDS = 60.0
 KILL_AFTER = 2.0
-# A child may end while it is idle. More than a few in a row is no accident.
+# A child may be killed while it is idle. More than a few in a row is no accident.
 TRIES = 5
 LOGGER = logging.getLogger(__name__)
 
@@ -68,16 +68,15 @@ class Children:
                 context.stop("stopping")
                 return conclude(None, context)
             output = Output(context.logger, child.mark)
-            try:
-                done = self._call(child, context, version, output)
-            except OSError:  # it ended before it could hear the call
-                self._drop(child)
+            done = self._call(child, context, version, output)
+            if done is None and child.calls > 1 and not child.begun and not self._closed:
+                self._drop(child)  # it ended while it was idle, and never heard the call
                 continue
             outcome = self._ended(child, context, output) if done is None else done.outcome
             output.end()
             self._give_back(child, done, context.job, version)
             return conclude(outcome, context)
-        return Outcome(kind="failed", error="child processes end as soon as they have started")
+        return Outcome(kind="failed", error="child processes end before they take up their call")
 
     def retire(self) -> None:
         """Use no child again that has started before now: the code has changed."""
@@ -159,7 +158,10 @@ class Children:
             missed_count=context.missed_count,
             correlation_id=context.correlation_id,
         )
-        return child.call(call, context, output)
+        try:
+            return child.call(call, context, output)
+        except OSError:  # it cannot hear any more
+            return None
 
     def _ended(self, child: ChildProcess, context: Context, output: Output) -> Outcome | None:
         error = child.finish(output)

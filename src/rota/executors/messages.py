@@ -80,6 +80,10 @@ class Ready(Message, tag="ready"):
     """The child has started."""
 
 
+class Begun(Message, tag="begun"):
+    """A call was taken up; before that, it is safe to give it to another child."""
+
+
 class Ask(Message, tag="ask"):
     """A request of the handler's context; number 0 wants no answer."""
 
@@ -98,7 +102,7 @@ class Done(Message, tag="done"):
 
 
 FROM_WORKER = msgspec.json.Decoder(Hello | Call | Answer | Stop | End)
-FROM_CHILD = msgspec.json.Decoder(Ready | Ask | Done)
+FROM_CHILD = msgspec.json.Decoder(Ready | Begun | Ask | Done)
 _ENCODER = msgspec.json.Encoder(enc_hook=dict)  # a spec may be any mapping
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from rota.executors.processes import reap_orphans
 
-
 SIGNALS = tuple(map(int, signal.valid_signals()))
 
 

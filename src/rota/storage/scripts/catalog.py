@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from rota.errors import Conflict, Unknown
+from rota.errors import Conflict, Invalid, Unknown
 from rota.model.job import Job
 from rota.model.plan import Stretch, plan_resume
 from rota.model.schedule import Schedule, edited
@@ -56,6 +56,7 @@ class CatalogScript(Script):
         row = tx.one("lock_schedule", name=wanted.name)
         if row is None:
             new = replace(wanted, next_fire_at=wanted.first_fire(now))
+            _refuse_never(new)
             made = tx.one("insert_schedule", **_without(rows.schedule_row(new), "id"))
             if made is None:
                 raise Conflict(f"schedule {wanted.name!r} was created by another process just now")
@@ -66,6 +67,8 @@ class CatalogScript(Script):
         if old.definition() == wanted.definition():
             return old
         new = edited(old, wanted, now)
+        if old.timing() != wanted.timing():
+            _refuse_never(new)
         if new.enabled and not old.enabled:
             resumed, missed = plan_resume(new, now)
             new = replace(new, next_fire_at=resumed)
@@ -245,6 +248,15 @@ def audit(
         "reason": reason, "before": before, "after": after,
     }  # fmt: skip
     tx.many("insert_audit", [row])
+
+
+def _refuse_never(schedule: Schedule) -> None:
+    """Expressions are checked when they are saved, against the clock that will decide."""
+    if schedule.next_fire_at is None:
+        raise Invalid(
+            f"schedule {schedule.name!r}: {schedule.described()} has no occurrence from now on; "
+            "check day, month, year and ends_at"
+        )
 
 
 def _told(schedule: Schedule | None) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from rota.storage.sqlite.wake import FileWatch
 from rota.storage.statements import load_migrations, load_statements
 
 BUSY_SECONDS = 10.0
+BUSY_PAUSE_SECONDS = 0.01
 GROUP = 1_000
 READERS = 8
 OLDEST_SQLITE = (3, 37, 0)
@@ -130,13 +132,17 @@ class SqliteEngine:
                     self._writer.rollback()
                     raise
                 self._at(group, "after")
-        except BaseException as fault:
+        except Exception as fault:
             for pending in group:
                 pending.fail(fault)
-            if not isinstance(fault, Exception):
-                raise
-        for pending in group:
-            pending.done = True
+        except BaseException:
+            # An interrupt belongs to this thread; the others wait for an answer all the same.
+            for pending in group:
+                pending.fail(Unavailable(f"a write to {self.path} was interrupted; try again"))
+            raise
+        finally:
+            for pending in group:
+                pending.done = True
 
     def _run_in_savepoint(self, pending: _Pending[Any]) -> None:
         """One piece of work that raises does not undo its neighbours'."""
@@ -169,18 +175,24 @@ class SqliteEngine:
             with transaction.savepoint():
                 return work(transaction)
         except sqlite3.OperationalError as fault:
-            if "locked" in str(fault):
-                raise StaleSnapshot(
-                    "another process wrote after this transaction began reading, so SQLite cannot "
-                    "let it write; begin with BEGIN IMMEDIATE"
-                ) from fault
-            raise
+            match fault.sqlite_errorname:
+                case "SQLITE_BUSY_SNAPSHOT":
+                    raise StaleSnapshot(
+                        "another process wrote after this transaction began reading, so SQLite "
+                        "cannot let it write; begin with BEGIN IMMEDIATE"
+                    ) from fault
+                case "SQLITE_BUSY":
+                    raise Unavailable(
+                        f"{self.path} is locked by another transaction; raise this connection's "
+                        "busy timeout, or try again"
+                    ) from fault
+                case _:
+                    raise
 
     def _same_store(self, connection: sqlite3.Connection) -> None:
         try:
-            found = connection.execute(
-                f"SELECT value FROM {self.prefix}meta WHERE key = 'installation'"
-            ).fetchone()
+            sql = f"SELECT value FROM {self.prefix}meta WHERE key = 'installation'"
+            found = plain_cursor(connection).execute(sql).fetchone()
         except sqlite3.Error:
             found = None
         mine = self.read(lambda tx: tx.all("all_meta"))
@@ -204,9 +216,7 @@ class SqliteEngine:
                 cached_statements=256,
             )
             if not self.in_memory:
-                # Setting WAL needs a lock of its own; asking first avoids it on every later open.
-                if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                    connection.execute("PRAGMA journal_mode = WAL")
+                use_wal(connection)
                 connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             if not writing:
                 connection.execute("PRAGMA query_only = ON")
@@ -275,8 +285,8 @@ class SqliteEngine:
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         if self.in_memory:
             return lambda: None
-        watch = FileWatch(lambda: self._open(writing=False), wake)
-        watch.start()
+        watch = FileWatch(self.path, lambda: self._open(writing=False))
+        watch.start(wake)
         return watch.stop
 
     def close(self) -> None:
@@ -319,19 +329,20 @@ class SqliteTransaction(Probed):
     def __init__(self, engine: SqliteEngine, name: str, connection: sqlite3.Connection) -> None:
         super().__init__(name, engine.probe)
         self.engine, self.connection = engine, connection
+        self.cursor = plain_cursor(connection)
         self.now = micros(engine.clock())
 
     def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
         bound = {key: _bind(value) for key, value in params.items()}
         bound["now"] = self.now
-        return self._rows(self.connection.execute(self.engine.statements[name], bound))
+        return self._rows(self.cursor.execute(self.engine.statements[name], bound))
 
     def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         sql, answer = self.engine.statements[name], []
         for row in rows:
             bound = {key: _bind(value) for key, value in row.items()}
             bound["now"] = self.now
-            answer += self._rows(self.connection.execute(sql, bound))
+            answer += self._rows(self.cursor.execute(sql, bound))
         return answer
 
     def _rows(self, cursor: sqlite3.Cursor) -> list[Row]:
@@ -398,6 +409,30 @@ def _translated(engine: SqliteEngine) -> Iterator[None]:
         yield
     except sqlite3.Error as fault:
         raise engine.translate(fault) from fault
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers and the writer go on beside each other, for all connections to come."""
+    # Setting it needs a lock of its own; asking first avoids that on every later open.
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
+    give_up_at = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as fault:
+            # Of two that open a new file at once, one is told so without having waited.
+            if fault.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > give_up_at:
+                raise
+        time.sleep(BUSY_PAUSE_SECONDS)
+
+
+def plain_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """Rows as tuples, whatever kind of row the owner of the connection prefers."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor
 
 
 def _bind(value: object) -> Any:

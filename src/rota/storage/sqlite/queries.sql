@@ -217,7 +217,9 @@ UPDATE {prefix}runs
        started_at = coalesce({now} - CAST(:ran_seconds * 1000000 AS INTEGER), started_at),
        wanted_key = CASE WHEN :gives_back
                          THEN coalesce('o/' || overlap_key, 'c/' || concurrency_key) END,
-       failures = :failures, lost = :lost, error = :error, reason = :reason, result = :result,
+       failures = :failures, lost = :lost, error = :error, result = :result,
+       reason = coalesce(:reason, CASE WHEN cancel_requested_at IS NOT NULL
+                                         OR pause_requested_at IS NOT NULL THEN reason END),
        pause_requested_at = NULL, lease_until = NULL
  WHERE seq = :seq AND state = 'running' AND attempt = :attempt
    AND (NOT :expired_only OR lease_until <= {now})

@@ -1,0 +1,149 @@
+"""`rota`: which commands there are, and what becomes of their errors.
+
+Nothing is imported for a command that is not asked for: each is a path, resolved when it is used,
+and its summary stands here so that `rota --help` needs none of them.
+
+Exit codes: 0 it worked, 1 the thing asked about failed, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cyclopts import App, CycloptsError, Group, Parameter
+
+from rota.errors import Invalid, MissingExtra, RotaError, Unknown, WrongSchema
+from rota.version import VERSION
+
+OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+# A thing that does not exist or cannot be meant is the asker's mistake; the rest went wrong here.
+_WRONG_USE = (Invalid, Unknown, MissingExtra, WrongSchema)
+
+
+class Command(NamedTuple):
+    """One verb: where its function is, what it does, and how it is used."""
+
+    name: str
+    path: str
+    help: str
+    examples: tuple[str, ...]
+
+
+START = (
+    Command(
+        "up", "up:up", "Run scheduler and worker until stopped.",
+        ("rota up examples.hello:app", "rota up myapp.jobs:app --only worker --queue mail"),
+    ),
+    Command(
+        "migrate", "upkeep:migrate", "Create the store, or bring it up to date.",
+        ("rota migrate --plan", "rota migrate --database postgresql://me@db/app"),
+    ),
+    Command("prune", "upkeep:prune", "Delete what retention no longer keeps.", ("rota prune",)),
+    Command(
+        "next", "next:coming", "Say what a cron expression means, and when it occurs.",
+        ("rota next '30 2 * * *' --tz Europe/Berlin --after 2026-03-28T00:00:00Z",),
+    ),
+)  # fmt: skip
+LOOK = (
+    Command("jobs", "lists:jobs", "List jobs.", ("rota jobs",)),
+    Command("schedules", "lists:schedules", "List schedules and when they fire next.",
+            ("rota schedules", "rota schedules --job rollup --json")),
+    Command("runs", "lists:runs", "List runs, newest first.",
+            ("rota runs --state dead", "rota runs --job rollup --limit 100 --json")),
+    Command("show", "show:show", "Show a run, a schedule or a job.",
+            ("rota show rollup", "rota show 01997f3a-2c")),
+    Command("logs", "logs:logs", "Print the log lines of a run.", ("rota logs 01997f3a-2c -f",)),
+    Command("queues", "lists:queues", "List queues and how much waits in them.",
+            ("rota queues",)),
+    Command("workers", "lists:workers", "List live workers.", ("rota workers",)),
+    Command("locks", "lists:locks", "List locks that are held.", ("rota locks",)),
+)  # fmt: skip
+ACT = (
+    Command("run", "enqueue:run", "Run a job or a schedule now.",
+            ("rota run rollup --wait", "rota run nightly --force")),
+    Command("enqueue", "enqueue:enqueue", "Enqueue a run of a job with arguments.",
+            ("rota enqueue send --arg to=a@example.org --arg copies=2",
+             'rota enqueue send --args \'{"to": "a@example.org"}\' --delay 10m --key welcome-7')),
+    Command("schedule", "schedule:schedule", "Create a schedule, or change the options given.",
+            ("rota schedule nightly --job rollup --cron '0 3 * * *' --timezone Europe/Berlin",
+             "rota schedule nightly --overlap skip")),
+    Command("pause", "operate:pause", "Pause a schedule, a run, a queue or all dispatch.",
+            ("rota pause nightly --reason 'moving the warehouse'", "rota pause --queue mail")),
+    Command("resume", "operate:resume", "Resume what was paused.",
+            ("rota resume nightly", "rota resume --dispatch")),
+    Command("drop", "operate:drop", "Remove a schedule; its history stays.",
+            ("rota drop nightly --reason 'replaced by hourly'",)),
+    Command("cancel", "operate:cancel", "Cancel a run, also one that is running.",
+            ("rota cancel 01997f3a-2c --reason 'wrong day'",)),
+    Command("redo", "operate:redo", "Start over a run that has ended.",
+            ("rota redo 01997f3a-2c",)),
+    Command("delete", "operate:delete", "Delete a run with its attempts and logs.",
+            ("rota delete 01997f3a-2c",)),
+)  # fmt: skip
+GROUPS = {"Start": START, "Look": LOOK, "Act": ACT}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    tokens = list(sys.argv[1:] if argv is None else argv)
+    _never_fail_to_encode()
+    try:
+        code = make_app()(tokens, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else OK
+    except CycloptsError as fault:
+        return _refuse(tokens, str(fault), WRONG_USE)
+    except RotaError as fault:
+        return _refuse(tokens, str(fault), WRONG_USE if isinstance(fault, _WRONG_USE) else FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough. Python flushes once more at exit: give it somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def make_app() -> App:
+    app = App(
+        name="rota",
+        help="Run SQL and Python on a timetable, inside the database you already have.",
+        help_epilogue="Begin with: rota up. More on a command: rota COMMAND --help",
+        # Boxes are for people: a pipe gets plain lines.
+        help_formatter="default" if sys.stdout.isatty() else "plain",
+        version=f"rota {VERSION}",
+        version_flags=["--version"],
+        result_action="return_value",
+        default_parameter=Parameter(negative=(), show_default=False),
+    )
+    for title, commands in GROUPS.items():
+        group = Group.create_ordered(title)
+        for command in commands:
+            app.command(
+                f"rota.cli.{command.path}",
+                name=command.name,
+                help=command.help,
+                help_epilogue="\n\n".join(f"Example: {one}" for one in command.examples),
+                group=group,
+            )
+    return app
+
+
+def _refuse(tokens: Sequence[str], message: str, code: int) -> int:
+    """One line on stderr, so that stdout holds answers only."""
+    if "--json" in tokens:
+        import json
+
+        print(json.dumps({"error": message}), file=sys.stderr)
+    else:
+        print(f"rota: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _never_fail_to_encode() -> None:
+    """A job's name in Greek must not end a command on an ASCII terminal."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")

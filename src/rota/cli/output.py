@@ -1,0 +1,136 @@
+"""Print answers: JSON for programs, tables for people, plain columns for pipes.
+
+Text from jobs (errors, log lines, arguments) may hold anything, so control characters are shown
+and never sent to a terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
+
+# Words that deserve a colour wherever they stand alone in a cell.
+STYLES = {
+    "succeeded": "green", "ACTIVE": "green", "running": "cyan", "fired": "green",
+    "dead": "red", "failed": "red", "timed_out": "red", "lost": "red", "BROKEN": "red",
+    "cancelled": "yellow", "paused": "yellow", "PAUSED": "yellow", "held": "yellow",
+    "missed": "yellow", "skipped": "yellow", "dropped": "yellow", "DISABLED": "yellow",
+    "FINISHED": "dim",
+}  # fmt: skip
+
+
+def say(text: str = "") -> None:
+    print(clean(text))
+
+
+def note(text: str) -> None:
+    """Beside the answer: on stderr, so that it never gets into a pipe."""
+    print(clean(text), file=sys.stderr)
+
+
+def say_json(value: Any, *, lines: bool = False) -> None:
+    """One JSON document; with `lines` on one line, flushed, as part of a stream."""
+    import json
+
+    print(json.dumps(plain(value), ensure_ascii=False, indent=None if lines else 2), flush=lines)
+
+
+def plain(value: Any) -> Any:
+    """As JSON: instants ISO 8601 in UTC, durations as text."""
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case timedelta():
+            from rota.model.duration import format_duration
+
+            return format_duration(value)
+        case Mapping():
+            return {str(name): plain(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [plain(inner) for inner in value]
+        case _:
+            return value
+
+
+def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "") -> None:
+    """Aligned columns. A terminal gets colours and folded cells, a pipe every character."""
+    cells = [["-" if cell is None else clean(str(cell)) for cell in row] for row in rows]
+    if not cells:
+        if empty:
+            note(empty)
+    elif sys.stdout.isatty():
+        _rich_table(columns, cells)
+    else:
+        _plain_table(columns, cells)
+
+
+def say_fields(fields: Mapping[str, object]) -> None:
+    """Names and values in two columns; what is None or empty is left out."""
+    told = {name: str(value) for name, value in fields.items() if value not in (None, "", {}, [])}
+    width = max(map(len, told), default=0)
+    for name, value in told.items():
+        value = value.replace("\n", "\n" + " " * (width + 4))
+        say_painted(f"  {paint(f'{name:<{width}}', 'dim')}  {paint(clean(value), STYLES.get(value))}")
+
+
+def say_heading(text: str) -> None:
+    say_painted(f"\n{paint(clean(text), 'bold')}")
+
+
+def say_painted(text: str) -> None:
+    """Text that was cleaned before its colours were added."""
+    print(text)
+
+
+def paint(text: str, colour: str | None, *, stream: Any = None) -> str:
+    if colour is None or not coloured(sys.stdout if stream is None else stream):
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def coloured(stream: Any) -> bool:
+    import os
+
+    return bool(
+        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+
+
+def clean(text: str) -> str:
+    """Control characters spelled out; line ends and tabs stay."""
+    text = text.replace("\r\n", "\n")
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def first_line(text: str | None, limit: int = 100) -> str:
+    """The line of an error that names it: the last one of a traceback."""
+    lines = [line for line in (text or "").splitlines() if line.strip()]
+    last = lines[-1].strip() if lines else ""
+    return last if len(last) <= limit else last[: limit - 1] + "…"
+
+
+def _plain_table(columns: Sequence[str], cells: list[list[str]]) -> None:
+    rows = [list(columns), *([" ".join(cell.split()) for cell in row] for row in cells)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    for row in rows:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rich_table(columns: Sequence[str], cells: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        # An id is there to be copied: never break it.
+        table.add_column(column, overflow="fold", no_wrap=column == "id")
+    for row in cells:
+        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False).print(table)

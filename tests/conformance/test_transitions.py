@@ -1,0 +1,141 @@
+"""Every event in every state: what the table allows leads where it says, all else changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from rota.errors import Conflict, Unknown
+from rota.model.retry import ONCE, Retry
+from rota.model.run import Run
+from rota.model.transitions import EVENTS, STATES, TRANSITIONS, may_delete, target
+from rota.storage.store import Store
+from tests.conformance.support import (
+    ME,
+    Place,
+    VirtualClock,
+    as_claimed,
+    claim,
+    claim_one,
+    enqueue,
+    new_run,
+    settle,
+)
+
+PAIRS = [(state, event) for state in STATES for event in EVENTS]
+
+
+def test_the_table_names_every_state_and_event() -> None:
+    assert set(TRANSITIONS) == set(STATES)
+    assert {event for events in TRANSITIONS.values() for event in events} == set(EVENTS)
+
+
+def bring(store: Store, place: Place, state: str) -> str:
+    """A run in that state, by the calls that lead there."""
+    match state:
+        case "waiting":
+            return enqueue(store, delay=timedelta(minutes=1))
+        case "held":
+            # Left by a caller's transaction: its slot is free, only admit has not come by.
+            caller = place.begin()
+            (made,) = store.enqueue_on(caller, [new_run(concurrency_key="c")])
+            caller.commit()
+            caller.close()
+            return made.id
+        case "queued":
+            return enqueue(store)
+        case "running":
+            run_id = enqueue(store)
+            claim_one(store)
+            return run_id
+        case "paused":
+            run_id = enqueue(store)
+            store.pause_run(run_id, None, ME)
+            return run_id
+        case "cancelled":
+            run_id = enqueue(store)
+            store.cancel_run(run_id, None, ME)
+            return run_id
+        case _:
+            run_id = enqueue(store)
+            kind = {"succeeded": "succeeded", "dead": "failed"}[state]
+            settle(store, claim_one(store), kind, retry=ONCE)
+            return run_id
+
+
+def ending(kind: str, retry: Retry) -> Callable[[Store, Run], object]:
+    """The settle of a worker that believes the run to be its own."""
+    return lambda store, run: settle(store, as_claimed(run), kind, retry=retry)
+
+
+def pause(store: Store, run: Run) -> None:
+    store.pause_run(run.id, None, ME)
+    if run.state == "running":
+        settle(store, as_claimed(run), "released")
+
+
+def cancel(store: Store, run: Run) -> None:
+    store.cancel_run(run.id, None, ME)
+    if run.state == "running":
+        settle(store, as_claimed(run), "cancelled")
+
+
+CALLS: dict[str, Callable[[Store, Run], object]] = {
+    "promote": lambda store, run: store.promote(10),
+    "admit": lambda store, run: store.admit(["c/c"]),
+    "claim": lambda store, run: claim(store),
+    "succeed": ending("succeeded", ONCE),
+    "retry": ending("failed", Retry()),
+    "give up": ending("failed", ONCE),
+    "let go": ending("released", ONCE),
+    "pause": pause,
+    "resume": lambda store, run: store.resume_run(run.id, None, ME),
+    "cancel": cancel,
+    "redo": lambda store, run: store.redo_run(run.id, None, ME),
+}
+ASKED_BY_NAME = ("pause", "resume", "cancel", "redo")
+
+
+@pytest.mark.parametrize(("state", "event"), PAIRS, ids=lambda word: word.replace(" ", "-"))
+def test_an_event_does_what_the_table_says(
+    store: Store, place: Place, clock: VirtualClock, state: str, event: str
+) -> None:
+    run_id = bring(store, place, state)
+    clock.advance("1m")
+    before = store.run(run_id)
+    assert before.state == state
+    wanted = target(state, event)
+    if wanted is None and event in ASKED_BY_NAME:
+        with pytest.raises(Conflict, match=f"is {state}; {event} is not possible"):
+            CALLS[event](store, before)
+    else:
+        CALLS[event](store, before)
+    after = store.run(run_id)
+    assert after.state == (wanted or state)
+    if wanted is None:
+        assert after == before
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_delete_is_possible_from_all_states_but_running(
+    store: Store, place: Place, state: str
+) -> None:
+    run_id = bring(store, place, state)
+    if may_delete(state):
+        store.delete_run(run_id, None, ME)
+        with pytest.raises(Unknown):
+            store.run(run_id)
+    else:
+        with pytest.raises(Conflict):
+            store.delete_run(run_id, None, ME)
+        assert store.run(run_id).state == state
+
+
+def test_promote_leads_to_held_while_the_slot_is_taken(store: Store, clock: VirtualClock) -> None:
+    enqueue(store, concurrency_key="c")
+    run_id = enqueue(store, concurrency_key="c", delay=timedelta(minutes=1))
+    clock.advance("1m")
+    store.promote(10)
+    assert store.run(run_id).state == "held"

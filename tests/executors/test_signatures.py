@@ -1,0 +1,213 @@
+"""From Python annotations to JSON types and back."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from rota.errors import BadArguments, Invalid
+from rota.executors.context import Context
+from rota.executors.signatures import encode_args, handler_of, signature_of
+from tests.executors.conftest import make_context
+
+if typing.TYPE_CHECKING:
+    from somewhere import Missing
+
+    import rota
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Item(msgspec.Struct):
+    name: str
+    price: Decimal
+
+
+class Opaque:
+    pass
+
+
+def types_of(annotation: Any) -> tuple[str, ...]:
+    def function(value):  # type: ignore[no-untyped-def]
+        pass
+
+    function.__annotations__["value"] = annotation
+    return signature_of(function).parameters[0].types
+
+
+@pytest.mark.parametrize(
+    ("annotation", "types"),
+    [
+        (str, ("string",)),
+        (int, ("integer",)),
+        (float, ("number",)),
+        (bool, ("boolean",)),
+        (None, ("null",)),
+        (list, ("array",)),
+        (dict, ("object",)),
+        (Any, ()),
+        (object, ()),
+        (list[int], ("array",)),
+        (Sequence[str], ("array",)),
+        (set[int], ("array",)),
+        (tuple[int, str], ("array",)),
+        (dict[str, int], ("object",)),
+        (int | None, ("integer", "null")),
+        (str | list[str] | None, ("string", "array", "null")),
+        (int | Any, ()),
+        (datetime, ("string",)),
+        (UUID, ("string",)),
+        (Decimal, ("string",)),
+        (bytes, ("string",)),
+        (Colour, ("string",)),
+        (Level, ("integer",)),
+        (Literal["a", 1, None], ("null", "integer", "string")),
+        (Point, ("object",)),
+        (Item | None, ("object", "null")),
+        (Annotated[int, msgspec.Meta(gt=0)], ("integer",)),
+        (Annotated[int, ["not hashable"]], ("integer",)),
+        (Opaque, ()),
+        (Opaque | int, ()),
+        (Callable, ()),
+        ("what is this?", ()),
+    ],
+)
+def test_annotations_become_json_types(annotation: Any, types: tuple[str, ...]) -> None:
+    assert set(types_of(annotation)) == set(types)
+
+
+def test_defaults_are_not_required_and_the_context_is_no_argument() -> None:
+    def function(ctx, a: int, b: str = "x", *, c: float, other: Context | None = None) -> None:  # type: ignore[no-untyped-def]
+        pass
+
+    told = [(p.name, p.required) for p in signature_of(function).parameters]
+    assert told == [("a", True), ("b", False), ("c", True), ("other", False)]
+
+
+def test_the_context_is_known_by_its_annotation() -> None:
+    def function(run: Context, job: str) -> None:
+        pass
+
+    def hidden(run: rota.Context, job: Missing, when: datetime) -> None:
+        pass
+
+    for each in (function, hidden):
+        assert handler_of(each).context_name == "run"
+    # What cannot be resolved accepts anything, and does not spoil its neighbours.
+    assert [p.types for p in signature_of(hidden).parameters] == [(), ("string",)]
+
+
+def test_keyword_arguments_make_it_open() -> None:
+    def function(a: int, **rest: Any) -> None:
+        pass
+
+    assert signature_of(function).open
+    assert not signature_of(types_of).open
+
+
+def positions(*numbers: int) -> None:
+    pass
+
+
+def slashed(a: int, /) -> None:
+    pass
+
+
+def generates() -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [positions, slashed, generates])
+def test_functions_that_cannot_be_called_by_name_are_refused(function: Any) -> None:
+    with pytest.raises(Invalid, match=function.__name__):
+        signature_of(function)
+
+
+def test_wrapped_and_bound_functions_are_read_through() -> None:
+    class Shop:
+        async def sell(self, item: Item) -> None:
+            pass
+
+    def original(when: datetime) -> None:
+        pass
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        pass
+
+    assert signature_of(wrapper).parameters[0].types == ("string",)
+    assert [p.name for p in signature_of(Shop().sell).parameters] == ["item"]
+    assert handler_of(Shop().sell).is_async
+    assert [p.name for p in signature_of(functools.partial(original)).parameters] == ["when"]
+
+
+def test_rich_arguments_are_made_real_and_plain_ones_left_alone() -> None:
+    def function(
+        at: datetime, point: Point, colour: Colour, items: list[Item], prices: dict[int, Decimal],
+        ratio: float, opaque: Opaque,
+    ) -> None:  # fmt: skip
+        pass
+
+    args = {
+        "at": "2026-03-01T12:00:00Z", "point": {"x": 1}, "colour": "red",
+        "items": [{"name": "a", "price": "1.10"}], "prices": {"5": "2.20"}, "ratio": 1,
+        "opaque": [1],
+    }  # fmt: skip
+    assert handler_of(function).arguments(make_context(args=args)) == {
+        "at": datetime(2026, 3, 1, 12, tzinfo=UTC),
+        "point": Point(1),
+        "colour": Colour.RED,
+        "items": [Item("a", Decimal("1.10"))],
+        "prices": {5: Decimal("2.20")},
+        "ratio": 1,
+        "opaque": [1],
+    }
+
+
+def test_a_payload_cannot_replace_the_context() -> None:
+    def function(ctx: Context, **rest: Any) -> None:
+        pass
+
+    with pytest.raises(BadArguments, match="'ctx' is given by Rota"):
+        handler_of(function).arguments(make_context(args={"ctx": 1}))
+
+
+def test_arguments_travel_as_json_and_come_back() -> None:
+    def function(point: Point, at: datetime, id: UUID, colour: Colour, price: Decimal) -> None:
+        pass
+
+    given = {
+        "point": Point(1, 2), "at": datetime(2026, 3, 1, tzinfo=UTC), "id": UUID(int=5),
+        "colour": Colour.RED, "price": Decimal("1.50"),
+    }  # fmt: skip
+    sent = encode_args("job", given)
+    assert sent["point"] == {"x": 1, "y": 2}
+    signature_of(function).check("job", sent)
+    assert handler_of(function).arguments(make_context(args=sent)) == given
+
+
+def test_what_json_cannot_carry_is_named() -> None:
+    with pytest.raises(BadArguments, match="job 'sell': 'item' is a Opaque"):
+        encode_args("sell", {"item": Opaque()})

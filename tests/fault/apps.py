@@ -1,0 +1,78 @@
+"""Apps that the fault tests run in processes of their own. Handlers tell what they do on stdout."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+import rota
+
+
+def _app(**settings: object) -> rota.Rota:
+    return rota.Rota(os.environ["ROTA_TEST_DATABASE"], **settings)
+
+
+def tell(*words: object) -> None:
+    # One write call: lines of several threads and processes do not mix.
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def ticks() -> rota.Rota:
+    """Many schedules of one second."""
+    app = _app(slots=20)
+
+    @app.job()
+    async def tick(ctx: rota.Context) -> None:
+        pass
+
+    for number in range(int(os.environ["ROTA_TEST_SCHEDULES"])):
+        app.schedule(f"tick-{number}", job="tick", every="1s", overlap="allow", catch_up="all")
+    return app
+
+
+def sleeper() -> rota.Rota:
+    """A job that takes as long as it is told to, under a short lease."""
+    app = _app(lease="2s", slots=2)
+
+    @app.job(max_attempts=1)
+    def sleep(ctx: rota.Context, seconds: float) -> str:
+        tell("start", ctx.run_id, ctx.attempt, os.getpid())
+        if ctx.attempt == 1:
+            time.sleep(seconds)
+        tell("end", ctx.run_id, ctx.attempt, os.getpid())
+        return f"attempt {ctx.attempt}"
+
+    @app.job(max_attempts=1)
+    def poison(ctx: rota.Context) -> None:
+        tell("start", ctx.run_id, ctx.attempt, os.getpid())
+        time.sleep(600)
+
+    return app
+
+
+def stubborn() -> rota.Rota:
+    """A handler that nothing but SIGKILL ends, with a child of its own; one slot."""
+    return _STUBBORN
+
+
+def _stubborn() -> rota.Rota:
+    app = _app(slots=1)
+    app.job(timeout="1s", max_attempts=1)(hang)
+    app.job()(after)
+    return app
+
+
+def hang(ctx: rota.Context) -> None:
+    grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    ctx.logger.info("grandchild %d of %d", grandchild.pid, os.getpid())
+    # Through PyDLL the interpreter's lock stays held: no Python code of this process runs on.
+    ctypes.PyDLL(None).sleep(600)
+
+
+def after(ctx: rota.Context) -> str:
+    return "ran"
+
+
+if "ROTA_TEST_DATABASE" in os.environ:
+    _STUBBORN = _stubborn()
