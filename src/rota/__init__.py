@@ -1,29 +1,35 @@
-"""Rota runs SQL and Python on a timetable, inside the database you already have."""
+"""Rota runs SQL and Python on a timetable, inside the database you already have.
+
+Names are loaded when they are first used, so that a command pays only for what it needs.
+"""
 
 from __future__ import annotations
 
-from rota.app import Rota
-from rota.errors import (
-    BadArguments,
-    Conflict,
-    Invalid,
-    LockNotHeld,
-    MissingExtra,
-    ReadOnly,
-    RotaError,
-    StaleSnapshot,
-    StorageError,
-    Unavailable,
-    Unknown,
-    WrongConnection,
-    WrongSchema,
-)
-from rota.executors.context import Context
-from rota.model.verdicts import Cancel, Retry, Snooze
-from rota.task import Task
-from rota.version import VERSION
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = VERSION
+from rota.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.errors import (
+        BadArguments,
+        Conflict,
+        Invalid,
+        LockNotHeld,
+        MissingExtra,
+        ReadOnly,
+        RotaError,
+        StaleSnapshot,
+        StorageError,
+        Unavailable,
+        Unknown,
+        WrongConnection,
+        WrongSchema,
+    )
+    from rota.executors.context import Context
+    from rota.model.verdicts import Cancel, Retry, Snooze
+    from rota.task import Task
 
 __all__ = [
     "BadArguments",
@@ -45,4 +51,26 @@ __all__ = [
     "Unknown",
     "WrongConnection",
     "WrongSchema",
+    "__version__",
 ]
+
+_HOMES = {
+    "Rota": "rota.app",
+    "Context": "rota.executors.context",
+    "Cancel": "rota.model.verdicts",
+    "Retry": "rota.model.verdicts",
+    "Snooze": "rota.model.verdicts",
+    "Task": "rota.task",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'rota' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "rota.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

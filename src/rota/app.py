@@ -10,9 +10,9 @@ app.run()
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import getpass
+import inspect
 import logging
 import os
 import signal
@@ -280,7 +280,9 @@ class Rota:
             self._saved.clear()
         self._save()
 
-    def start(self, only: Iterable[str] = PARTS) -> None:
+    def start(
+        self, only: Iterable[str] = PARTS, *, on_stuck: Callable[[], None] = lambda: None
+    ) -> None:
         """Start scheduler and worker in threads; `stop` ends them."""
         with self._guard:
             if self._service is not None:
@@ -293,6 +295,7 @@ class Rota:
                 executors=self.executors,
                 events=self.events,
                 hearer_of=self._hearer_of,
+                on_stuck=on_stuck,
             )
             self._service.start()
 
@@ -316,8 +319,16 @@ class Rota:
                 self.__dict__.pop("_enqueuer", None)
 
     def run(self, only: Iterable[str] = PARTS) -> None:
-        """Start, and stop gracefully at SIGINT or SIGTERM; a second signal exits now."""
-        stopping = threading.Event()
+        """Start, and stop gracefully at SIGINT or SIGTERM; a second signal exits now.
+
+        When half of the slots are stuck in threads that nothing can end, the process drains
+        and executes itself anew.
+        """
+        stopping, stuck = threading.Event(), threading.Event()
+
+        def renew() -> None:
+            stuck.set()
+            stopping.set()
 
         def ask(number: int, frame: object) -> None:
             if stopping.is_set():
@@ -326,7 +337,7 @@ class Rota:
 
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            self.start(only)
+            self.start(only, on_stuck=renew)
             # A wait without a timeout would keep signal handlers from running on some platforms.
             while not stopping.wait(0.5 if sys.platform == "win32" else 60.0):
                 pass
@@ -335,6 +346,9 @@ class Rota:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+        if stuck.is_set():
+            log.warning("starting anew: threads that ignore their timeout hold half of the slots")
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
     @property
     def health(self) -> dict[str, str | None]:
@@ -441,7 +455,7 @@ def _retry(
 
 def _default_isolation(function: Callable[..., Any], timeout: timedelta | None) -> str:
     """A sync handler with a timeout runs in a child: nothing can end a thread."""
-    is_async = asyncio.iscoroutinefunction(function)
+    is_async = inspect.iscoroutinefunction(function)
     return "process" if timeout is not None and not is_async else "thread"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,12 +68,12 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, **args: Any) -> Enqueued:
         """`enqueue` without blocking the event loop."""
-        return await asyncio.to_thread(self.enqueue, **args)
+        return await _in_thread(self.enqueue, **args)
 
     async def aenqueue_many(
         self, payloads: Sequence[Mapping[str, Any]], **options: Any
     ) -> list[Enqueued]:
-        return await asyncio.to_thread(self.enqueue_many, payloads, **options)
+        return await _in_thread(self.enqueue_many, payloads, **options)
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
@@ -92,3 +91,10 @@ class HeldLock:
         seconds = parse_duration(ttl, "ttl").total_seconds()
         if not self.storage.extend_lock(self.name, self.token, seconds):
             raise LockNotHeld(f"lock {self.name!r} was lost: its time ran out")
+
+
+async def _in_thread(call: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+    # Imported here: most programs never wait, and the module costs a quarter of our import.
+    from asyncio import to_thread
+
+    return await to_thread(call, *args, **kwargs)

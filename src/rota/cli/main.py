@@ -58,7 +58,7 @@ LOOK = (
     Command("logs", "logs:logs", "Print the log lines of a run.", ("rota logs 01997f3a-2c -f",)),
     Command("queues", "lists:queues", "List queues and how much waits in them.",
             ("rota queues",)),
-    Command("workers", "lists:workers", "List live workers.", ("rota workers",)),
+    Command("workers", "lists:workers", "List workers, and whether they are alive.", ("rota workers",)),
     Command("locks", "lists:locks", "List locks that are held.", ("rota locks",)),
 )  # fmt: skip
 ACT = (
@@ -120,13 +120,14 @@ def make_app() -> App:
     )
     for title, commands in GROUPS.items():
         group = Group.create_ordered(title)
-        for command in commands:
+        for place, command in enumerate(commands):
             app.command(
                 f"rota.cli.{command.path}",
                 name=command.name,
                 help=command.help,
                 help_epilogue="\n\n".join(f"Example: {one}" for one in command.examples),
                 group=group,
+                sort_key=place,
             )
     return app
 

@@ -76,7 +76,9 @@ def say_fields(fields: Mapping[str, object]) -> None:
     width = max(map(len, told), default=0)
     for name, value in told.items():
         value = value.replace("\n", "\n" + " " * (width + 4))
-        say_painted(f"  {paint(f'{name:<{width}}', 'dim')}  {paint(clean(value), STYLES.get(value))}")
+        say_painted(
+            f"  {paint(f'{name:<{width}}', 'dim')}  {paint(clean(value), STYLES.get(value))}"
+        )
 
 
 def say_heading(text: str) -> None:
@@ -108,7 +110,7 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
-def first_line(text: str | None, limit: int = 100) -> str:
+def error_line(text: str | None, limit: int = 100) -> str:
     """The line of an error that names it: the last one of a traceback."""
     lines = [line for line in (text or "").splitlines() if line.strip()]
     last = lines[-1].strip() if lines else ""
@@ -119,7 +121,9 @@ def _plain_table(columns: Sequence[str], cells: list[list[str]]) -> None:
     rows = [list(columns), *([" ".join(cell.split()) for cell in row] for row in cells)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
     for row in rows:
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def _rich_table(columns: Sequence[str], cells: list[list[str]]) -> None:

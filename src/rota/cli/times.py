@@ -45,6 +45,8 @@ def took(start: datetime | None, end: datetime | None) -> str:
 def spent(span: timedelta) -> str:
     """`12 ms`, `3.4 s`, `5 min 12 s`."""
     seconds = span.total_seconds()
+    if seconds < 0.001:
+        return "<1 ms"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else _rounded(span)

@@ -20,6 +20,7 @@ log = logging.getLogger("rota.fire")
 
 BATCH = 500
 CLOCK_RECHECK = 1.0
+LIMITED_PAUSE = 1.0
 
 
 class Fire:
@@ -47,15 +48,19 @@ class Fire:
             log.warning("the clock jumped to %s; nothing fires until it is confirmed", due.now)
             return CLOCK_RECHECK
         broken = list(due.broken)
-        plans = [plan for plan in (_plan(s, due.now, broken) for s in due.schedules) if plan]
+        plans = []
+        for schedule in due.schedules:
+            plan = _plan(schedule, due.now, broken)
+            if plan is not None:
+                plans.append(plan)
         if broken:
             self.storage.park_schedules(broken)
         if plans:
             jobs = self.storage.jobs_named({plan.schedule.job for plan in plans})
             if self.storage.fire(plans, jobs):
                 self.fired()
-        if due.full and not self.limited:
-            return 0.0
+        if due.full:
+            return LIMITED_PAUSE if self.limited else 0.0
         return self._until_next()
 
     def _until_next(self) -> float:
@@ -72,6 +77,8 @@ def _plan(
 ) -> FirePlan | None:
     """One schedule that cannot be planned never delays another."""
     assert schedule.next_fire_at is not None
+    if schedule.next_fire_at > now:
+        return None  # the clock went back a little between two readings: it is due again soon
     try:
         plan = plan_fire(schedule, now)
     except Exception as fault:

@@ -44,20 +44,16 @@ class Renew:
         return min(LOOK_SECONDS, third)
 
     def _renew(self, running: dict[int, Execution], now: float) -> None:
-        try:
-            answers = self.storage.renew(
-                [(seq, one.run.attempt) for seq, one in running.items()], self.lease
-            )
-        except Exception:
-            # The margin is a fifth of the lease: time to end handlers before others may begin.
-            if now - self.renewed_at > self.lease.total_seconds() * 0.8:
-                for one in running.values():
-                    one.stop("lost")
-            raise
-        self.renewed_at = now
-        kept = {answer.seq: answer for answer in answers}
+        pairs = [(seq, one.run.attempt) for seq, one in running.items()]
+        kept = {answer.seq: answer for answer in self.storage.renew(pairs, self.lease)}
+        self.renewed_at = now  # from before the call: the leases are at least this young
         for seq, one in running.items():
-            if seq not in kept and not one.finished:
+            if seq not in kept:
                 one.stop("lost")
-            elif seq in kept and kept[seq].cancel_requested:
+            elif kept[seq].cancel_requested:
                 one.stop("cancelled")
+
+    def overdue(self) -> bool:
+        """True when leases may soon run out. The margin, a fifth of the lease, is the time to
+        end handlers before other workers may begin. Asks no database: it may be what is away."""
+        return self.monotonic() - self.renewed_at > self.lease.total_seconds() * 0.8

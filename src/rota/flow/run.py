@@ -79,6 +79,11 @@ class Execution:
             return None
         return timedelta(seconds=time.monotonic() - self.started_at)
 
+    @property
+    def is_stuck(self) -> bool:
+        late = self.context.stop_reason == "timed_out"
+        return late and self.finished and not self.returned
+
     def begin(self) -> None:
         self.started_at = time.monotonic()
 

@@ -59,6 +59,7 @@ class Service:
         executors: Executors,
         events: Events,
         hearer_of: FindHearer,
+        on_stuck: Callable[[], None] = lambda: None,
     ) -> None:
         self.storage = storage
         # With a wake channel a look a second is a safety net; without one it is the way.
@@ -86,6 +87,7 @@ class Service:
                 lease=options.lease,
                 origin=options.origin,
                 interval=interval,
+                on_stuck=on_stuck,
             )
         promote = Promote(storage, promoted=self.wake_workers, interval=interval)
         rescue = Rescue(storage, settler, rescued=self.wake_workers)

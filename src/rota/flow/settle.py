@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -31,6 +30,7 @@ from rota.storage.protocol import OnTerminated, Storage
 log = logging.getLogger("rota.settle")
 
 GROUP = 500
+IDLE_SECONDS = 60.0  # a put ends it at once
 
 _ENDS = {SUCCEEDED: "job.completed", DEAD: "job.failed", CANCELLED: "job.cancelled"}
 
@@ -54,9 +54,10 @@ class Settler:
         self.storage, self.jobs, self.max_lost = storage, jobs, max_lost
         self.events, self.hearer_of, self.settled, self.luck = events, hearer_of, settled, luck
         self._pending: deque[Settlement] = deque()
-        self._wake: Callable[[], None] = lambda: None
-        self._empty = threading.Condition()
+        self._writing: list[Settlement] = []
         self._uncertain = False
+        self._wake: Callable[[], None] = lambda: None
+        self._written = threading.Condition()
 
     # A worker's outcomes, written by the settle loop in groups
 
@@ -69,26 +70,24 @@ class Settler:
 
     def step(self) -> float:
         """Write what is there. While one group is being written the next one gathers."""
-        group = list(islice(self._pending, GROUP))
-        if group:
+        while self._pending and len(self._writing) < GROUP:
+            self._writing.append(self._pending.popleft())
+        if self._writing:
             try:
-                self._write(group, again=self._uncertain)
+                self._write(self._writing, again=self._uncertain)
             except Unavailable:
                 self._uncertain = True  # it may have been committed: ask before telling anybody
                 raise
-            self._uncertain = False
-            for _ in group:
-                self._pending.popleft()
-        with self._empty:
-            if not self._pending:
-                self._empty.notify_all()
-        return 0.0 if self._pending else 60.0
+        with self._written:
+            self._writing, self._uncertain = [], False
+            self._written.notify_all()
+        return 0.0 if self._pending else IDLE_SECONDS
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything put so far is written."""
         self._wake()
-        with self._empty:
-            return self._empty.wait_for(lambda: not self._pending, timeout)
+        with self._written:
+            return self._written.wait_for(lambda: not self._pending and not self._writing, timeout)
 
     # Deciding and writing
 

@@ -37,6 +37,8 @@ from rota.version import VERSION
 log = logging.getLogger("rota.worker")
 
 BEAT_SECONDS = 5.0
+WATCH_SECONDS = 1.0
+LOOP_STOP_SECONDS = 10.0
 
 
 Body = Callable[[Context], Outcome]
@@ -100,6 +102,7 @@ class Worker:
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._stopping = False
+        self._told_stuck = False
         self.claim = Claim(
             storage,
             worker_id,
@@ -136,8 +139,8 @@ class Worker:
 
     @property
     def stuck(self) -> int:
-        """Slots whose handler goes on after its outcome was written: nothing can end a thread."""
-        return sum(one.finished and not one.returned for one in self.executions())
+        """Slots whose handler goes on past its timeout: nothing can end a thread."""
+        return sum(one.is_stuck for one in self.executions())
 
     def take(self, claimed: list[Claimed]) -> None:
         """Begin each claimed run: on the event loop, or in a thread."""
@@ -234,11 +237,14 @@ class Worker:
 
     def watch(self) -> float:
         """End handlers at their deadline; give up on those that a stop did not end."""
-        now, soonest = time.monotonic(), 60.0
+        now, soonest = time.monotonic(), WATCH_SECONDS
+        overdue = self.renew.overdue()
         for one in self.executions():
             if one.finished:
                 continue
             context, deadline = one.context, one.deadline
+            if overdue:
+                one.stop("lost")
             if deadline is not None and deadline <= now:
                 one.stop("timed_out")
             if context.stop_reason is None:
@@ -247,10 +253,14 @@ class Worker:
                 self._give_up(one)
             else:
                 soonest = min(soonest, 0.1)
-        if self.stuck * 2 >= self.slots and not self._stopping:
+        self._look_for_stuck()
+        return soonest
+
+    def _look_for_stuck(self) -> None:
+        if self.stuck * 2 >= self.slots and not self._told_stuck and not self._stopping:
+            self._told_stuck = True
             log.error("half of the slots are stuck in handlers that ignore their timeout")
             self.on_stuck()
-        return soonest
 
     def _give_up(self, execution: Execution) -> None:
         """Nothing can end a thread: a timeout or a lost lease is settled without it, a cancel
@@ -287,7 +297,7 @@ class Worker:
             self._waiting.clear()
         for execution, _ in never_begun:
             execution.handler_returned(Outcome(kind="released", reason="the worker stopped"))
-        self.loops["claim"].stop()
+        self.loops["claim"].stop(LOOP_STOP_SECONDS)
         if not self._wait_for_handlers(grace):
             for execution in self.executions():
                 execution.stop("stopping")
@@ -308,9 +318,9 @@ class Worker:
         return any(one.context.stoppable for one in self.executions() if not one.finished)
 
     def _wind_down(self) -> None:
-        self.settler.flush(timeout=10.0)
+        self.settler.flush(timeout=LOOP_STOP_SECONDS)
         for name in ("watch", "notes", "settle", "renew", "beat"):
-            self.loops[name].stop(timeout=10.0)
+            self.loops[name].stop(LOOP_STOP_SECONDS)
         try:
             self.notes.step()
             self.storage.forget_worker(self.worker_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -42,7 +41,8 @@ def _to_span(value: object, field: str) -> timedelta:
         case bool():
             raise Invalid(f"{field} {value!r} is not a duration; {_HOW}")
         case int() | float():
-            if not math.isfinite(value) or abs(value) > LONGEST.total_seconds():
+            # Compared first: a whole number of any size cannot be made a float.
+            if not abs(value) <= LONGEST.total_seconds():
                 raise Invalid(f"{field} {value!r} is not a duration; {_HOW}")
             return timedelta(seconds=value)
         case str():

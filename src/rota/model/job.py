@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.errors import Invalid
 from rota.model.duration import format_duration, parse_duration
 from rota.model.limits import CONCURRENCY, PRIORITY, check_key, check_name, check_whole
 from rota.model.policies import ISOLATION, choose
@@ -44,8 +45,14 @@ class Job:
 
     def __post_init__(self) -> None:
         check_name(self.name, "job name")
-        check_name(self.queue, f"job {self.name!r}: queue")
-        check_whole(self.priority, f"job {self.name!r}: priority", -PRIORITY, PRIORITY)
+        try:
+            self._check()
+        except Invalid as fault:
+            raise Invalid(f"job {self.name!r}: {fault}") from None
+
+    def _check(self) -> None:
+        check_name(self.queue, "queue")
+        check_whole(self.priority, "priority", -PRIORITY, PRIORITY)
         check_whole(self.concurrency_limit, "concurrency_limit", 1, CONCURRENCY)
         check_whole(self.keep_last, "keep_last", 0, 1_000_000)
         if self.concurrency_key is not None:

@@ -33,9 +33,10 @@ def check_name(value: object, field: str) -> str:
 
 
 def check_key(value: object, field: str) -> str:
-    """Keys are the user's own text: anything printable up to KEY_LENGTH."""
+    """Keys are the user's own text: anything that can be stored, up to KEY_LENGTH."""
     if not isinstance(value, str) or not 0 < len(value) <= KEY_LENGTH or "\0" in value:
         raise Invalid(f"{field} {_shown(value)} must be text of 1 to {KEY_LENGTH} characters")
+    _check_text(value, field)
     return value
 
 
@@ -53,8 +54,10 @@ def check_payload(value: object, field: str = "args") -> None:
         if depth > PAYLOAD_DEPTH:
             raise Invalid(f"{field} is nested deeper than {PAYLOAD_DEPTH} levels; flatten it")
         match item:
-            case None | bool() | str():
+            case None | bool():
                 pass
+            case str():
+                _check_text(item, field)
             case int():
                 if not -(2**63) <= item < 2**64:
                     raise Invalid(f"{field} holds a whole number past 64 bits; pass it as text")
@@ -65,6 +68,7 @@ def check_payload(value: object, field: str = "args") -> None:
                 for key in item:
                     if not isinstance(key, str):
                         raise Invalid(f"{field} has the key {_shown(key)}; JSON keys are text")
+                    _check_text(key, field)
                 pending.extend((inner, depth + 1) for inner in item.values())
             case list() | tuple():
                 pending.extend((inner, depth + 1) for inner in item)
@@ -94,6 +98,15 @@ def clip(text: str, limit: int) -> str:
     half = (limit - len(note)) // 2
     # Keep both ends: the beginning names the error, the end of a traceback says where.
     return clean[:half] + note + clean[-half:]
+
+
+def _check_text(text: str, field: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Invalid(
+            f"{field} holds half of a surrogate pair in {_shown(text)}; pass bytes as base64"
+        ) from None
 
 
 def _shown(value: object) -> str:

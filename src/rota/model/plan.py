@@ -204,7 +204,9 @@ def _last_up_to(calendar: Calendar, known: datetime, until: datetime) -> datetim
             low = following
         else:
             high = middle
-    return low
+    # The one at `high` itself is not after any middle.
+    following = calendar.next_after(low, None)
+    return following if following is not None and following <= until else low
 
 
 def _stretch(late: _Late, outcome: str, reason: str) -> Stretch:

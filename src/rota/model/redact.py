@@ -16,7 +16,7 @@ _SECRET_NAME = re.compile(
     r"|authorization|cookie|session[-_]?id|^dsn$|connstr|connection[-_]?string",
     re.IGNORECASE,
 )
-_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s@/]+(?=@)", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/]+(?=@)", re.IGNORECASE)
 
 
 def redact(value: Any) -> Any:

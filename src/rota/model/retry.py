@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
+from difflib import get_close_matches
 
 from rota.errors import Invalid
 from rota.model.duration import format_duration, parse_duration
@@ -30,6 +31,9 @@ class Retry:
             raise Invalid(f"backoff {self.backoff!r} is unknown; use {', '.join(BACKOFFS)}")
         for field in ("delay", "max_delay", "jitter"):
             object.__setattr__(self, field, parse_duration(getattr(self, field), field, zero=True))
+        if self.delay > self.max_delay:
+            longest, wanted = format_duration(self.max_delay), format_duration(self.delay)
+            raise Invalid(f"delay {wanted} is longer than max_delay {longest}; raise max_delay")
 
     def delay_after(self, failures: int, luck: float) -> timedelta:
         """The wait after the nth failure. `luck` in [0, 1) spreads it over the jitter."""
@@ -39,11 +43,16 @@ class Retry:
             case "fixed":
                 wait = self.delay
             case "exponential":
-                # Past 2**32 the product overflows a timedelta; max_delay rules long before.
-                wait = self.delay * 2 ** min(failures - 1, 32) if self.delay else self.delay
+                wait = self._times(2 ** (failures - 1))
             case _:
-                wait = self.delay * failures**2
-        return min(wait, self.max_delay) + self.jitter * luck
+                wait = self._times(failures**2)
+        return wait + self.jitter * luck
+
+    def _times(self, factor: int) -> timedelta:
+        # Not min(product, max_delay): the product may be past what a timedelta can hold.
+        if self.delay and factor > self.max_delay // self.delay:
+            return self.max_delay
+        return self.delay * factor
 
     def to_dict(self) -> dict[str, object]:
         """The stored form; `from_dict` reads it back."""
@@ -57,6 +66,12 @@ class Retry:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, object]) -> Retry:
+        known = [one.name for one in fields(cls)]
+        for name in stored:
+            if name not in known:
+                close = get_close_matches(str(name), known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(known)}"
+                raise Invalid(f"retry {name!r} is unknown; {hint}")
         return cls(**stored)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from rota.errors import Invalid
 from rota.model.cron import Cron, parse_zone
 from rota.model.duration import format_duration, parse_duration, parse_instant
-from rota.model.limits import PRIORITY, check_name, check_whole
+from rota.model.limits import PRIORITY, check_name, check_payload, check_whole
 from rota.model.policies import (
     ANCHOR,
     API,
@@ -89,6 +89,14 @@ class Schedule:
     def _check(self) -> None:
         if self.kind not in KINDS:
             raise Invalid(f"kind {self.kind!r} is unknown; use {', '.join(KINDS)}")
+        for name in ("expr", "timezone"):
+            if not isinstance(getattr(self, name), str):
+                raise Invalid(f"{name} {getattr(self, name)!r} must be text")
+        if not isinstance(self.args, Mapping):
+            raise Invalid(f"args {self.args!r} must be a mapping of names to values")
+        check_payload(dict(self.args))
+        if self.retry is not None and not isinstance(self.retry, Retry):
+            raise Invalid(f"retry {self.retry!r} must be a retry policy")
         for name, allowed in _CHOICES.items():
             self._set(name, choose(getattr(self, name), allowed, name))
         for name in ("misfire_grace", "jitter", "spread"):
@@ -252,11 +260,15 @@ def edited(old: Schedule, new: Schedule, now: datetime) -> Schedule:
         id=old.id, created_at=old.created_at, last_fired_at=old.last_fired_at,
         paused=old.paused, paused_by=old.paused_by, paused_at=old.paused_at,
         paused_reason=old.paused_reason, next_fire_at=old.next_fire_at, state=old.state,
+        error=old.error,
     )  # fmt: skip
     if old.timing() == new.timing():
         return kept
-    begin = replace(kept, next_fire_at=None)
+    # What was wrong with the old timing is over.
+    begin = replace(
+        kept, next_fire_at=None, state=old.state if old.error is None else None, error=None
+    )
     cursor = begin.first_fire(now)
-    if cursor is not None and cursor <= now and begin.kind != "once":
+    if cursor is not None and cursor <= now:
         cursor = replace(begin, next_fire_at=cursor).next_after(now)
     return replace(begin, next_fire_at=cursor)

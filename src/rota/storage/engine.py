@@ -78,7 +78,9 @@ class Engine(Protocol):
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when another process may have made work; returns the way to stop."""
 
-    has_wake_channel: bool
+    @property
+    def has_wake_channel(self) -> bool:
+        """Whether `listen` hears of work; without it the loops look more often."""
 
     def close(self) -> None: ...
 

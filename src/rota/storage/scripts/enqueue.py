@@ -31,9 +31,14 @@ class EnqueueScript(AdmitScript):
     ) -> list[Enqueued]:
         """Insert runs in the caller's transaction. It may stay open for long, so keyed runs are
         left held: a slot taken here would stop everybody else until the caller commits."""
-        return self.engine.on_connection(
-            connection, lambda tx: self._insert(tx, new_runs), notify=notify
-        )
+
+        def work(tx: Transaction) -> list[Enqueued]:
+            tx.many(
+                "insert_queues", [{"name": name} for name in sorted({r.queue for r in new_runs})]
+            )
+            return self._insert(tx, new_runs)
+
+        return self.engine.on_connection(connection, work, notify=notify)
 
     def ensure_queues(self, names: Sequence[str]) -> None:
         """A queue exists from its first run on; claims look only at queues that exist."""

@@ -36,10 +36,11 @@ class FireScript(Script):
     def due_schedules(self, limit: int) -> Due:
         """Schedules whose cursor has come, oldest first."""
 
-        def read(tx: Transaction) -> tuple[datetime, list[Row]]:
-            return self._now(tx), tx.all("due_schedules", limit=limit)
+        def read(tx: Transaction) -> tuple[list[Row], datetime]:
+            # The clock is read last: what was due a moment ago is due by it.
+            return tx.all("due_schedules", limit=limit), self._now(tx)
 
-        now, found = self.engine.read(read)
+        found, now = self.engine.read(read)
         good, broken = [], []
         for row in found:
             try:

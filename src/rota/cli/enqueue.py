@@ -1,0 +1,164 @@
+"""Make runs: `enqueue` with arguments, `run` as the schedule or the job itself would."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from rota.cli.arguments import read_arguments
+from rota.cli.main import FAILED, OK
+from rota.cli.lists import is_alive
+from rota.cli.options import HERE, Where
+from rota.cli.output import error_line, note, say, say_json
+from rota.cli.records import run_record
+from rota.cli.store import operating
+from rota.cli.times import took
+from rota.flow.control import Control
+from rota.flow.enqueue import Options, find_job
+from rota.model.run import Enqueued, Run
+from rota.model.transitions import SUCCEEDED, TERMINAL
+
+LOOK_SECONDS = 0.1
+# How long a run may wait before we say why nobody takes it.
+PATIENCE_SECONDS = 2.0
+
+Text = Annotated[str | None, Parameter(metavar="TEXT")]
+Span = Annotated[str | None, Parameter(metavar="DURATION")]
+
+
+def enqueue(
+    job: Annotated[str, Parameter(name="JOB")],
+    /,
+    *,
+    arg: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None,
+    args: Annotated[str | None, Parameter(metavar="JSON")] = None,
+    delay: Span = None,
+    at: Annotated[str | None, Parameter(metavar="INSTANT")] = None,
+    key: Text = None,
+    key_ttl: Span = None,
+    priority: int | None = None,
+    queue: Text = None,
+    concurrency_key: Text = None,
+    concurrency_limit: int | None = None,
+    max_attempts: int | None = None,
+    timeout: Span = None,
+    wait: bool = False,
+    where: Where = HERE,
+) -> int:
+    """Enqueue a run of a job.
+
+    Parameters
+    ----------
+    job
+        A job that some process has registered; `rota jobs` lists them.
+    arg
+        One argument, may be repeated. Read as JSON unless the job asks for text.
+    args
+        All arguments, as a JSON object.
+    delay
+        Due after this time, such as 10m.
+    at
+        Due at this instant, such as 2026-03-29T02:30:00+01:00.
+    key
+        Enqueue only if no run of the job has this key.
+    key_ttl
+        How long the key counts; as long as the run is kept if not given.
+    priority
+        Higher first; the job's own if not given.
+    queue
+        Another queue than the job's own.
+    concurrency_key
+        Runs with one key take turns.
+    concurrency_limit
+        How many with one key may run at a time.
+    max_attempts
+        Failures until the run is dead.
+    timeout
+        The longest an attempt may take.
+    wait
+        Wait for the run to end; exit 1 if it did not succeed.
+    """
+    with operating(where) as control:
+        options = Options(
+            delay=delay,
+            at=at,
+            key=key,
+            key_ttl=key_ttl,
+            priority=priority,
+            queue=queue,
+            concurrency_key=concurrency_key,
+            concurrency_limit=concurrency_limit,
+            max_attempts=max_attempts,
+            timeout=timeout,
+        )
+        told = read_arguments(find_job(control.storage, job), arg, args)
+        return _answer(control, control.enqueue(job, told, options), wait, where)
+
+
+def run(
+    name: Annotated[str, Parameter(name="JOB|SCHEDULE")],
+    /,
+    *,
+    force: bool = False,
+    wait: bool = False,
+    where: Where = HERE,
+) -> int:
+    """Run a job or a schedule now. The schedule's next time stays as it is.
+
+    Parameters
+    ----------
+    name
+        A schedule, with its arguments, or a job that needs none.
+    force
+        Run even while another run of it is under way.
+    wait
+        Wait for the run to end; exit 1 if it did not succeed.
+    """
+    with operating(where) as control:
+        return _answer(control, control.trigger(name, force=force), wait, where)
+
+
+def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
+    if wait:
+        return _say_end(_wait(control, made.id), where)
+    if where.json:
+        say_json({"id": made.id, "created": made.created})
+    elif made.created:
+        say(f"run {made.id} is enqueued; look at it with `rota show {made.id}`")
+    else:
+        say(f"run {made.id} has this key already; nothing was enqueued")
+    return OK
+
+
+def _wait(control: Control, run_id: str) -> Run:
+    began, hinted = time.monotonic(), False
+    while (run := control.run(run_id)).state not in TERMINAL:
+        if not hinted and run.attempt == 0 and time.monotonic() - began > PATIENCE_SECONDS:
+            hinted = True
+            _say_why_it_waits(control, run)
+        time.sleep(LOOK_SECONDS)
+    return run
+
+
+def _say_why_it_waits(control: Control, run: Run) -> None:
+    now = control.storage.now()
+    alive = [worker for worker in control.workers() if is_alive(worker, now)]
+    if not any(run.job in worker["jobs"] for worker in alive):
+        note(f"no live worker knows the job {run.job!r}; start one with `rota up MODULE:APP`")
+    elif run.state == "held":
+        note("another run of it is under way; this one is next in line (--force does not wait)")
+
+
+def _say_end(run: Run, where: Where) -> int:
+    if where.json:
+        say_json(run_record(run))
+    elif run.state == SUCCEEDED:
+        say(f"run {run.id} succeeded in {took(run.started_at, run.finished_at)}")
+        if run.result not in (None, "null"):
+            say(str(run.result))
+    else:
+        told = error_line(run.error or run.reason, limit=500)
+        say(f"run {run.id} is {run.state}{f': {told}' if told else ''}")
+    return OK if run.state == SUCCEEDED else FAILED

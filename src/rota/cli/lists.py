@@ -1,0 +1,274 @@
+"""The lists: jobs, schedules, runs, queues, workers, locks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from rota.cli.find import schedule_or_none
+from rota.cli.options import HERE, Where
+from rota.cli.output import error_line, note, say_json, say_table
+from rota.cli.records import run_record, schedule_record, status
+from rota.cli.store import reading
+from rota.cli.times import relative, spent, took, when, zone_name
+from rota.errors import Unknown
+from rota.flow.control import Control
+from rota.flow.enqueue import find_job
+from rota.model.limits import PAGE
+from rota.model.run import Run
+from rota.model.schedule import Schedule
+from rota.model.transitions import RUNNING
+
+# A worker says that it is there every five seconds.
+SILENCE = timedelta(seconds=20)
+
+Name = Annotated[str | None, Parameter(metavar="NAME")]
+
+
+def jobs(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> None:
+    """List jobs.
+
+    Parameters
+    ----------
+    after
+        Begin after this name: the way to the next page.
+    limit
+        At most this many.
+    """
+    with reading(where) as control:
+        found = control.jobs(after=after or "", limit=limit)
+    if where.json:
+        return say_json(found)
+    say_table(
+        ("name", "executor", "queue", "attempts", "timeout", "description"),
+        (
+            (
+                job["name"],
+                job["executor"],
+                job["queue"],
+                job["max_attempts"],
+                None if job["timeout"] is None else spent(job["timeout"]),
+                error_line(job["error"]) or job["description"],
+            )
+            for job in found
+        ),
+        empty="no jobs yet; an app registers its jobs when it starts: `rota up MODULE:APP`",
+    )
+    _say_more(found, limit, f"--after {found[-1]['name']}" if found else "")
+
+
+def schedules(
+    *, job: Name = None, after: Name = None, limit: int = PAGE, where: Where = HERE
+) -> None:
+    """List schedules and when they fire next.
+
+    Parameters
+    ----------
+    job
+        Only schedules of this job.
+    after
+        Begin after this name: the way to the next page.
+    limit
+        At most this many.
+    """
+    with reading(where) as control:
+        if job is not None:
+            find_job(control.storage, job)
+        found = control.schedules(after=after or "", job=job, limit=limit)
+        now = control.storage.now()
+    if where.json:
+        return say_json([schedule_record(one) for one in found])
+    say_schedules(
+        found, now, empty="no schedules yet; `rota schedule --help` shows how to make one"
+    )
+    _say_more(found, limit, f"--after {found[-1].name}" if found else "")
+
+
+def runs(
+    *,
+    job: Name = None,
+    schedule: Name = None,
+    state: Annotated[str | None, Parameter(metavar="STATE")] = None,
+    queue: Name = None,
+    before: Annotated[int | None, Parameter(metavar="SEQ")] = None,
+    limit: int = 20,
+    where: Where = HERE,
+) -> None:
+    """List runs, newest first.
+
+    Parameters
+    ----------
+    job
+        Only runs of this job.
+    schedule
+        Only runs that this schedule made.
+    state
+        Only runs in this state: waiting, held, queued, running, paused, succeeded, dead, cancelled.
+    queue
+        Only runs in this queue.
+    before
+        Begin before this seq: the way to the next page.
+    limit
+        At most this many, up to 500.
+    """
+    with reading(where) as control:
+        found = control.runs(
+            job=job, schedule=schedule, state=state, queue=queue, before=before, limit=limit
+        )
+        if not found and job is not None:
+            find_job(control.storage, job)
+        if job is not None and schedule is not None:
+            found = _of_schedule(control, schedule, found)
+        now = control.storage.now()
+    if where.json:
+        return say_json([run_record(run) for run in found])
+    say_runs(found, now, empty="no runs match")
+    _say_more(found, limit, f"--before {found[-1].seq}" if found else "")
+
+
+def queues(*, where: Where = HERE) -> None:
+    """List queues and how much waits in them."""
+    with reading(where) as control:
+        found, overview = control.queues(), control.overview()
+    if where.json:
+        return say_json(found)
+    now = overview["now_at"]
+    say_table(
+        ("name", "state", "queued", "oldest", "reason"),
+        (
+            (
+                queue["name"],
+                "paused" if queue["paused"] else "open",
+                queue["queued"],
+                None if queue["oldest_at"] is None else relative(queue["oldest_at"], now),
+                _pause_note(queue, now),
+            )
+            for queue in found
+        ),
+        empty="no queues yet; the first job makes one",
+    )
+    if overview["dispatch"] != "on":
+        note(f"dispatch is {overview['dispatch']}; `rota resume --dispatch` goes on")
+
+
+def workers(*, where: Where = HERE) -> None:
+    """List workers, and whether they were seen lately."""
+    with reading(where) as control:
+        found, now = control.workers(), control.storage.now()
+    for worker in found:
+        worker["alive"] = is_alive(worker, now)
+    if where.json:
+        return say_json(found)
+    say_table(
+        (
+            "id",
+            "state",
+            "host",
+            "pid",
+            "slots",
+            "running",
+            "stuck",
+            "queues",
+            "jobs",
+            "started",
+            "seen",
+        ),
+        (
+            (
+                worker["id"],
+                "alive" if worker["alive"] else "lost",
+                worker["host"],
+                worker["pid"],
+                worker["slots"],
+                worker["running"],
+                worker["stuck"],
+                ", ".join(worker["queues"]) or "all",
+                len(worker["jobs"]),
+                relative(worker["started_at"], now),
+                relative(worker["seen_at"], now),
+            )
+            for worker in found
+        ),
+        empty="no workers; start one with `rota up MODULE:APP`",
+    )
+
+
+def locks(*, where: Where = HERE) -> None:
+    """List locks that are held."""
+    with reading(where) as control:
+        found, now = control.locks(), control.storage.now()
+    if where.json:
+        return say_json(found)
+    say_table(
+        ("name", "owner", "token", f"until ({zone_name(now)})"),
+        ((lock["name"], lock["owner"], lock["token"], when(lock["until"], now)) for lock in found),
+        empty="no lock is held",
+    )
+
+
+def is_alive(worker: dict[str, Any], now: datetime) -> bool:
+    """Whether it said so lately. Its row stays for an hour after it was killed."""
+    return bool(now - worker["seen_at"] < SILENCE)
+
+
+def say_runs(found: list[Run], now: datetime, *, empty: str = "") -> None:
+    say_table(
+        ("id", "job", "state", f"due ({zone_name(now)})", "took", "attempt", "note"),
+        (
+            (
+                run.id,
+                run.job,
+                run.state,
+                when(run.due_at, now),
+                took(run.started_at, now if run.state == RUNNING else run.finished_at),
+                run.attempt,
+                error_line(run.error or run.reason),
+            )
+            for run in found
+        ),
+        empty=empty,
+    )
+
+
+def say_schedules(found: list[Schedule], now: datetime, *, empty: str = "") -> None:
+    say_table(
+        ("name", "job", "when", "status", f"next ({zone_name(now)})", "last", "note"),
+        (
+            (
+                one.name,
+                one.job,
+                one.described(),
+                status(one),
+                when(one.next_fire_at, now) if status(one) == "ACTIVE" else None,
+                None if one.last_fired_at is None else relative(one.last_fired_at, now),
+                error_line(one.error or one.paused_reason),
+            )
+            for one in found
+        ),
+        empty=empty,
+    )
+
+
+def _of_schedule(control: Control, name: str, found: list[Run]) -> list[Run]:
+    """Storage looks by job or by schedule; both together are narrowed here."""
+    schedule = schedule_or_none(control, name)
+    if schedule is None:
+        raise Unknown(f"schedule {name!r} does not exist; `rota schedules` lists them")
+    return [run for run in found if run.schedule_id == schedule.id]
+
+
+def _pause_note(queue: dict[str, object], now: datetime) -> str | None:
+    if not queue["paused"]:
+        return None
+    told = f"by {queue['paused_by']}"
+    if isinstance(queue["paused_at"], datetime):
+        told += f" {relative(queue['paused_at'], now)}"
+    return told + (f": {queue['reason']}" if queue["reason"] else "")
+
+
+def _say_more(found: Sequence[object], limit: int, how: str) -> None:
+    if len(found) == limit:
+        note(f"there may be more: {how}")

@@ -1,0 +1,76 @@
+"""Print the log lines of a run, and follow them while it runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from rota.cli.find import find_run
+from rota.cli.options import HERE, Where
+from rota.cli.output import note, say, say_json
+from rota.cli.show import log_text
+from rota.cli.store import reading
+from rota.flow.control import Control
+from rota.model.limits import PAGE
+from rota.model.transitions import TERMINAL
+
+LOOK_SECONDS = 0.2
+# Lines are written a few times a second, so the last ones come shortly after the end.
+LINGER_SECONDS = 0.6
+
+
+def logs(
+    run: Annotated[str, Parameter(name="RUN")],
+    /,
+    *,
+    follow: Annotated[bool, Parameter(alias="-f")] = False,
+    where: Where = HERE,
+) -> None:
+    """Print the log lines of a run.
+
+    With --json a list, and with --follow too one object per line.
+
+    Parameters
+    ----------
+    run
+        Its id, or at least 6 characters of its beginning.
+    follow
+        Go on until the run has ended.
+    """
+    with reading(where) as control:
+        run_id = find_run(control, run).id
+        if where.json and not follow:
+            return say_json(list(_lines(control, run_id)))
+        printed = 0
+        for line in _followed(control, run_id) if follow else _lines(control, run_id):
+            printed += 1
+            if where.json:
+                say_json(line, lines=True)
+            else:
+                say(log_text(line))
+                if follow:
+                    sys.stdout.flush()
+        if not printed and not where.json:
+            note("no log lines; handlers write them with ctx.logger")
+
+
+def _lines(control: Control, run_id: str, after: int = 0) -> Iterator[dict[str, Any]]:
+    while page := control.logs(run_id, after=after, limit=PAGE):
+        yield from page
+        after = page[-1]["id"]
+
+
+def _followed(control: Control, run_id: str) -> Iterator[dict[str, Any]]:
+    last, ended = 0, False
+    while True:
+        for line in _lines(control, run_id, last):
+            last = line["id"]
+            yield line
+        if ended:
+            return
+        ended = control.run(run_id).state in TERMINAL
+        time.sleep(LINGER_SECONDS if ended else LOOK_SECONDS)

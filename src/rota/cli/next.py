@@ -1,0 +1,122 @@
+"""`rota next`: what a cron expression means, and when it occurs. Needs no store."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from cyclopts import Parameter
+
+from rota.cli.options import SHOW, Show
+from rota.cli.output import say, say_json, say_table
+from rota.cli.times import relative, wall_clock
+from rota.errors import Invalid
+from rota.model.cron import Cron, parse_zone
+from rota.model.cron_fields import MACROS
+from rota.model.duration import parse_instant
+from rota.model.limits import check_whole
+
+COUNT = 1_000
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def coming(
+    *expr: Annotated[str, Parameter(name="EXPR")],
+    tz: Annotated[str | None, Parameter(alias="--timezone", metavar="ZONE")] = None,
+    after: Annotated[str | None, Parameter(metavar="INSTANT")] = None,
+    count: int = 5,
+    dst: Annotated[str, Parameter(metavar="RULE")] = "vixie",
+    show: Show = SHOW,
+) -> None:
+    """Say what a cron expression means, and when it occurs.
+
+    Parameters
+    ----------
+    expr
+        A cron expression of 5, 6 or 7 fields, or a macro such as @daily. Quote it.
+    tz
+        The zone of the expression; the setting `timezone`, else UTC, if not given.
+    after
+        Begin after this instant; now if not given.
+    count
+        How many times to list, up to 1000.
+    dst
+        When clocks change: vixie, literal or skip_once.
+    """
+    if not expr:
+        raise Invalid("give a cron expression, such as: rota next '0 3 * * *'")
+    check_whole(count, "count", 1, COUNT)
+    cron, zone = Cron.parse(" ".join(expr)), parse_zone(_default_zone() if tz is None else tz)
+    begin = wall_clock() if after is None else parse_instant(after, "after")
+    if cron.next_after(_BEGINNING, zone, dst) is None:
+        raise Invalid(f"cron {cron.text!r} never occurs; check day and month")
+    times = _times(cron, zone, dst, begin, count)
+    if show.json:
+        return say_json(
+            [
+                {"at": moment.astimezone(zone).isoformat(), "note": cron.note(moment, zone, dst)}
+                for moment in times
+            ]
+        )
+    _say_times(cron, zone, dst, times)
+
+
+def in_words(cron: Cron) -> str | None:
+    """What it means in English, or None where no words are known."""
+    from cron_descriptor import Options, get_description  # type: ignore[import-untyped]
+
+    options = Options()
+    options.use_24hour_time_format = True
+    options.locale_code = "en_US"
+    text = cron.text.strip()
+    try:
+        words = str(get_description(MACROS.get(text.lower(), text), options))
+    except Exception:  # a library of many small parsers: no words are better than no answer
+        return None
+    # It joins the two day fields by `or`; where one begins with a star, both must match.
+    return words.replace(", or ", ", and ") if cron.both_days else words
+
+
+def _times(cron: Cron, zone: ZoneInfo, dst: str, begin: datetime, count: int) -> list[datetime]:
+    times: list[datetime] = []
+    moment = cron.next_after(begin, zone, dst)
+    while moment is not None and len(times) < count:
+        times.append(moment)
+        moment = cron.next_after(moment, zone, dst)
+    return times
+
+
+def _say_times(cron: Cron, zone: ZoneInfo, dst: str, times: list[datetime]) -> None:
+    words, now = in_words(cron), wall_clock()
+    say(f"{words} ({zone.key})" if words else f"{cron.text} ({zone.key})")
+    if not times:
+        return say("It does not occur any more.")
+    say()
+    notes = [cron.note(moment, zone, dst) for moment in times]
+    rows: list[list[Any]] = [
+        [
+            f"{moment.astimezone(zone):%a %Y-%m-%d %H:%M:%S} {_offset(moment, zone)}",
+            relative(moment, now),
+        ]
+        for moment in times
+    ]
+    if any(notes):
+        for row, note in zip(rows, notes, strict=True):
+            row.append(note or "")
+    say_table(("local time", "from now", "note")[: len(rows[0])], rows)
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> str:
+    return moment.astimezone(zone).isoformat(timespec="seconds")[19:]
+
+
+def _default_zone() -> str:
+    """The setting, where there is one. Reading settings costs a third of this command's time."""
+    if "ROTA_TIMEZONE" not in os.environ and not Path("rota.toml").exists():
+        return "UTC"
+    from rota.config import load_settings
+
+    return load_settings().timezone

@@ -1,0 +1,199 @@
+"""What operators do to things that exist: pause, resume, drop, cancel, redo, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from rota.cli.find import find_run, run_or_none, schedule_or_none
+from rota.cli.options import HERE, Where
+from rota.cli.output import say, say_json
+from rota.cli.records import run_record, schedule_record
+from rota.cli.store import operating
+from rota.cli.times import when
+from rota.errors import Invalid, Unknown
+from rota.flow.control import Control
+from rota.model.run import Run
+from rota.model.schedule import Schedule
+from rota.model.transitions import RUNNING
+
+Reason = Annotated[str | None, Parameter(metavar="TEXT")]
+RunId = Annotated[str, Parameter(name="RUN")]
+Target = Annotated[str | None, Parameter(name="X")]
+Queue = Annotated[str | None, Parameter(metavar="NAME")]
+
+
+def pause(
+    thing: Target = None,
+    /,
+    *,
+    queue: Queue = None,
+    dispatch: bool = False,
+    reason: Reason = None,
+    where: Where = HERE,
+) -> None:
+    """Pause a schedule, a run, a queue or all dispatch. Runs under way go on.
+
+    Parameters
+    ----------
+    thing
+        A schedule, or the id of a run (at least 6 characters of it).
+    queue
+        Stop claims from this queue, in all processes.
+    dispatch
+        Stop all claims, in all processes.
+    reason
+        Kept with the change, and shown to others.
+    """
+    _one_of(thing, queue, dispatch)
+    with operating(where) as control:
+        if queue is not None:
+            control.pause_queue(queue, reason)
+            return _done(f"queue {queue} is paused", {"queue": queue, "paused": True}, where)
+        if dispatch:
+            control.pause_dispatch(reason)
+            return _done("dispatch is paused", {"dispatch": control.overview()["dispatch"]}, where)
+        assert thing is not None, "one of the three was given"
+        if schedule_or_none(control, thing) is not None:
+            paused = control.pause(thing, reason)
+            return _done(f"schedule {thing} is paused", schedule_record(paused), where)
+        run = control.pause_run(_run_meant(control, thing).id, reason)
+        told = "is asked to pause; what cannot stop on the way runs to its end"
+        return _done_run(run, told if run.state == RUNNING else "is paused", where)
+
+
+def resume(
+    thing: Target = None,
+    /,
+    *,
+    queue: Queue = None,
+    dispatch: bool = False,
+    reason: Reason = None,
+    where: Where = HERE,
+) -> None:
+    """Resume what was paused. A schedule fires from now on; what it missed is not made up for.
+
+    Parameters
+    ----------
+    thing
+        A schedule, or the id of a run (at least 6 characters of it).
+    queue
+        Claim from this queue again.
+    dispatch
+        Claim again, in all processes.
+    reason
+        Kept with the change of a schedule or a run.
+    """
+    _one_of(thing, queue, dispatch)
+    with operating(where) as control:
+        if queue is not None:
+            control.resume_queue(queue)
+            return _done(f"queue {queue} is open", {"queue": queue, "paused": False}, where)
+        if dispatch:
+            control.resume_dispatch()
+            return _done("dispatch is on", {"dispatch": control.overview()["dispatch"]}, where)
+        assert thing is not None, "one of the three was given"
+        if schedule_or_none(control, thing) is not None:
+            resumed = control.resume(thing, reason)
+            return _done(_resumed(control, resumed), schedule_record(resumed), where)
+        run = control.resume_run(_run_meant(control, thing).id, reason)
+        return _done_run(run, f"is {run.state} again", where)
+
+
+def drop(
+    schedule: Annotated[str, Parameter(name="SCHEDULE")],
+    /,
+    *,
+    reason: Reason = None,
+    where: Where = HERE,
+) -> None:
+    """Remove a schedule. Its history and the runs it made stay.
+
+    Parameters
+    ----------
+    schedule
+        Its name.
+    reason
+        Kept with the change.
+    """
+    with operating(where) as control:
+        control.drop(schedule, reason)
+    _done(f"schedule {schedule} is dropped", {"schedule": schedule, "dropped": True}, where)
+
+
+def cancel(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None:
+    """Cancel a run. One that is running is asked to end by its worker.
+
+    Parameters
+    ----------
+    run
+        Its id, or at least 6 characters of its beginning.
+    reason
+        Kept with the run.
+    """
+    with operating(where) as control:
+        told = control.cancel(find_run(control, run).id, reason)
+    asked = told.state == RUNNING
+    _done_run(told, "is running and asked to end" if asked else "is cancelled", where)
+
+
+def redo(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None:
+    """Start over a run that has ended.
+
+    Parameters
+    ----------
+    run
+        Its id, or at least 6 characters of its beginning.
+    reason
+        Kept with the run.
+    """
+    with operating(where) as control:
+        told = control.redo(find_run(control, run).id, reason)
+    _done_run(told, f"starts over; it is {told.state}", where)
+
+
+def delete(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None:
+    """Delete a run with its attempts and logs. One that is running must be cancelled first.
+
+    Parameters
+    ----------
+    run
+        Its id, or at least 6 characters of its beginning.
+    reason
+        Kept in the audit.
+    """
+    with operating(where) as control:
+        run_id = find_run(control, run).id
+        control.delete(run_id, reason)
+    _done(f"run {run_id} is deleted", {"id": run_id, "deleted": True}, where)
+
+
+def _one_of(thing: str | None, queue: str | None, dispatch: bool) -> None:
+    if sum((thing is not None, queue is not None, dispatch)) != 1:
+        raise Invalid("give one of: a schedule or run, --queue NAME, --dispatch")
+
+
+def _run_meant(control: Control, text: str) -> Run:
+    run = run_or_none(control, text)
+    if run is None:
+        raise Unknown(f"{text!r} is no schedule and no run; `rota schedules` lists schedules")
+    return run
+
+
+def _resumed(control: Control, schedule: Schedule) -> str:
+    if schedule.next_fire_at is None:
+        return f"schedule {schedule.name} is resumed, but finished: {schedule.state}"
+    fires = when(schedule.next_fire_at, control.storage.now())
+    return f"schedule {schedule.name} is resumed and fires {fires}"
+
+
+def _done_run(run: Run, told: str, where: Where) -> None:
+    _done(f"run {run.id} {told}", run_record(run), where)
+
+
+def _done(told: str, record: dict[str, Any], where: Where) -> None:
+    if where.json:
+        say_json(record)
+    else:
+        say(told)

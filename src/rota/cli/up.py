@@ -1,0 +1,123 @@
+"""`rota up`: say what runs here, run it until a signal, stop gracefully."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from rota.app import Rota
+from rota.cli.load import load_app
+from rota.cli.main import OK
+from rota.cli.options import HERE, Where
+from rota.cli.output import say_json
+from rota.cli.store import settings_of
+from rota.cli.up_log import RunLines, set_up_logging
+from rota.cli.up_screen import describe, say_screen
+from rota.errors import Invalid
+from rota.flow.service import PARTS
+
+
+def up(
+    address: Annotated[str | None, Parameter(name="MODULE:APP")] = None,
+    /,
+    *,
+    only: Annotated[str | None, Parameter(metavar="PARTS")] = None,
+    slots: Annotated[int | None, Parameter(metavar="N")] = None,
+    queue: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
+    quiet: bool = False,
+    log_level: Annotated[str | None, Parameter(metavar="LEVEL")] = None,
+    where: Where = HERE,
+) -> int:
+    """Run scheduler and worker until Ctrl-C or SIGTERM. Creates the store if there is none.
+
+    Parameters
+    ----------
+    address
+        The app: a module and the name of its rota.Rota, such as examples.hello:app. Without it
+        the schedules in the store fire, and other processes work.
+    only
+        Parts to run, with commas: scheduler, worker. Both if not given.
+    slots
+        How many runs at a time.
+    queue
+        Work only on this queue; may be repeated.
+    quiet
+        Print warnings and errors only.
+    log_level
+        debug, info, warning or error; info if not given.
+    """
+    level = log_level or ("warning" if quiet else "info")
+    set_up_logging(level, as_json=where.json)
+    parts = _parts(only)
+    told = {"database": where.database, "slots": slots, "queues": queue and tuple(queue)}
+    # Stop quietly also before the app listens to signals itself, which is after the screen.
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        app = _app(address, told, where, debug=level == "debug")
+        app.load()
+        if not quiet:
+            RunLines(app)
+            _introduce(app, address, parts, where)
+        app.run(parts)
+    except _Left:
+        return OK
+    if not quiet:
+        logging.getLogger("rota.up").info("stopped")
+    return OK
+
+
+def _app(address: str | None, told: dict[str, Any], where: Where, *, debug: bool) -> Rota:
+    flags = {name: value for name, value in told.items() if value is not None}
+    if address is None:
+        app = Rota()
+        app.settings = replace(settings_of(where), **flags)
+        return app
+    if where.config is not None:
+        raise Invalid(f"{address} reads its own settings; --config is for `rota up` without an app")
+    # An app that leaves a setting open reads it here, and so do the processes it starts.
+    for name, value in flags.items():
+        shown = ",".join(value) if isinstance(value, tuple) else str(value)
+        os.environ[f"ROTA_{name.upper()}"] = shown
+    try:
+        app = load_app(address)
+    except Invalid as fault:
+        if debug and fault.__cause__ is not None:
+            traceback.print_exception(fault.__cause__)
+        raise
+    app.settings = replace(app.settings, **flags)
+    return app
+
+
+def _introduce(app: Rota, address: str | None, parts: Sequence[str], where: Where) -> None:
+    told = describe(app, address, parts)
+    if where.json:
+        say_json(told)
+    else:
+        say_screen(app, told, app.control.schedules())
+    sys.stdout.flush()
+
+
+def _parts(only: str | None) -> tuple[str, ...]:
+    if only is None:
+        return PARTS
+    chosen = tuple(part.strip() for part in only.split(",") if part.strip())
+    unknown = [part for part in chosen if part not in PARTS]
+    if unknown or not chosen:
+        raise Invalid(f"--only {only!r} is unknown; use {', '.join(PARTS)} or one of them")
+    return chosen
+
+
+class _Left(BaseException):
+    """SIGTERM before anything ran."""
+
+
+def _leave(number: int, frame: object) -> None:
+    raise _Left

@@ -1,0 +1,175 @@
+"""What `rota up` writes while it runs: one line as a run starts, one as it ends, to stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from rota.app import Rota
+from rota.cli.output import clean, error_line, paint
+from rota.cli.times import spent
+from rota.errors import Invalid
+from rota.flow.events import Listener, RunEvent
+from rota.model.duration import format_duration
+from rota.model.redact import redact_text
+
+LEVELS = ("debug", "info", "warning", "error")
+JOB_WIDTH = 24
+
+_JOB = "rota.job."
+log = logging.getLogger("rota.up")
+
+
+def set_up_logging(level: str, *, as_json: bool) -> None:
+    """Before the app is imported, so that its own logging comes out the same way."""
+    if level not in LEVELS:
+        raise Invalid(f"log level {level!r} is unknown; use {', '.join(LEVELS)}")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if as_json else HumanLines())
+    # On the handler: the loggers of runs hand on every level.
+    handler.setLevel(level.upper())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("rota").setLevel(level.upper())
+
+
+class HumanLines(logging.Formatter):
+    """`14:03:22  rollup  succeeded in 12 ms`; in a file with the whole instant."""
+
+    width = 8
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).astimezone()
+        on_terminal = sys.stderr.isatty()
+        told = at.strftime("%H:%M:%S") if on_terminal else at.isoformat(timespec="milliseconds")
+        who = f"{_source(record):<{self.width}}"
+        text, colour = record.getMessage(), getattr(record, "colour", None)
+        if record.levelno >= logging.WARNING and colour is None:
+            text, colour = f"{record.levelname.lower()}: {text}", _colour_of(record.levelno)
+        text = paint(clean(text), colour, stream=sys.stderr)
+        run_id = getattr(record, "run_id", None)
+        if run_id is not None:
+            text += "  " + paint(run_id, "dim", stream=sys.stderr)
+        if record.exc_info:
+            text += "\n" + clean(self.formatException(record.exc_info))
+        return f"{paint(told, 'dim', stream=sys.stderr)}  {who}  {text}"
+
+
+class JsonLines(logging.Formatter):
+    """One object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "source": _source(record),
+            "run_id": getattr(record, "run_id", None),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            told["error"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False)
+
+
+class RunLines:
+    """Listens to the app, writes its lines, and knows what is under way."""
+
+    def __init__(self, app: Rota) -> None:
+        self.app = app
+        self._guard = threading.Lock()
+        self._under_way: Counter[str] = Counter()
+        HumanLines.width = max([8, *(min(JOB_WIDTH, len(job.name)) for job in app.jobs())])
+        app.on("attempt.started")(self._started)
+        app.on("attempt.succeeded")(self._ended)
+        for how, words in _ENDS.items():
+            app.on(f"attempt.{how}")(self._ended_badly(words))
+        app.on("job.failed")(self._dead)
+        # `app.run` says this once, as it begins to stop.
+        logging.getLogger("rota").addFilter(self._explain_stopping)
+
+    def _started(self, event: RunEvent) -> None:
+        with self._guard:
+            self._under_way[event.name] += 1
+        again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+        _say(event, f"started{again}")
+
+    def _ended(self, event: RunEvent) -> None:
+        self._not_under_way(event)
+        _say(event, f"succeeded{_duration(event)}", colour="green")
+
+    def _ended_badly(self, words: str) -> Listener:
+        def ended(event: RunEvent) -> None:
+            self._not_under_way(event)
+            error = error_line(redact_text(event.error or ""), limit=300)
+            told = f"attempt {event.attempt} {words}{_duration(event)}"
+            _say(event, f"{told}: {error}" if error else told, colour="yellow")
+
+        return ended
+
+    def _dead(self, event: RunEvent) -> None:
+        _say(event, f"is dead; `rota show {event.run_id}` has the error", colour="red")
+
+    def _not_under_way(self, event: RunEvent) -> None:
+        with self._guard:
+            self._under_way[event.name] -= 1
+
+    def _explain_stopping(self, record: logging.LogRecord) -> bool:
+        if record.msg == "stopping":
+            record.msg = f"stopping; {self.waits_for()}"
+        return True
+
+    def waits_for(self) -> str:
+        """What a stop has to wait for, and for how long."""
+        with self._guard:
+            names = sorted(name for name, count in self._under_way.items() if count > 0)
+            count = sum(number for number in self._under_way.values() if number > 0)
+        if not count:
+            return "nothing is under way"
+        grace = self.app.settings.grace
+        limit = "as long as it takes" if grace is None else f"up to {format_duration(grace)}"
+        runs = "1 run" if count == 1 else f"{count} runs"
+        return f"waits {limit} for {runs}: {_named(names)} (a second signal leaves at once)"
+
+
+_ENDS = {
+    "failed": "failed",
+    "timed_out": "timed out",
+    "lost": "was lost",
+    "cancelled": "was cancelled",
+    "released": "was let go",
+}
+
+
+def _say(event: RunEvent, text: str, colour: str | None = None) -> None:
+    told = {"job": event.name, "run_id": event.run_id, "colour": colour}
+    log.info("%s", text, extra=told)
+
+
+def _duration(event: RunEvent) -> str:
+    if event.duration_ms is None:
+        return ""
+    return f" in {spent(timedelta(milliseconds=event.duration_ms))}"
+
+
+def _source(record: logging.LogRecord) -> str:
+    job = getattr(record, "job", None)
+    if isinstance(job, str):
+        return job
+    if record.name.startswith(_JOB):
+        return record.name.removeprefix(_JOB)
+    return "rota" if record.name.partition(".")[0] == "rota" else record.name
+
+
+def _colour_of(level: int) -> str:
+    return "red" if level >= logging.ERROR else "yellow"
+
+
+def _named(names: Iterable[str], most: int = 5) -> str:
+    told = list(names)
+    return ", ".join(told[:most]) + (f" and {len(told) - most} more" if len(told) > most else "")

@@ -1,0 +1,112 @@
+"""The first screen of `rota up`: what runs here, how to stop it, what to look at next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rota.app import Rota
+from rota.cli.output import clean, paint, say_painted
+from rota.cli.records import status
+from rota.cli.times import when
+from rota.config import Settings, load_settings
+from rota.errors import RotaError
+from rota.model.duration import format_duration
+from rota.model.redact import redact_text
+from rota.model.schedule import Schedule
+from rota.version import VERSION
+
+SCHEDULES, JOBS = 15, 12
+
+
+def describe(app: Rota, address: str | None, parts: Sequence[str]) -> dict[str, Any]:
+    """What runs here, as data."""
+    settings = app.settings
+    return {
+        "version": VERSION,
+        "app": address,
+        "database": redact_text(settings.database),
+        "parts": list(parts),
+        "jobs": sorted(job.name for job in app.jobs()),
+        "schedules": [
+            {"name": one.name, "next_fire_at": one.next_fire_at} for one in app.control.schedules()
+        ],
+        "slots": settings.slots if "worker" in parts else 0,
+        "queues": list(settings.queues),
+        "grace": settings.grace,
+    }
+
+
+def say_screen(app: Rota, told: dict[str, Any], schedules: Sequence[Schedule]) -> None:
+    lines = [
+        ("store", [told["database"]]),
+        ("app", [told["app"] or "none: schedules in the store fire, other processes do the work"]),
+        ("jobs", [_jobs(told)]),
+        ("schedules", _schedules(app, schedules) or ["none yet"]),
+        ("scheduler", [_scheduler(app.settings, told)]),
+        ("worker", [_worker(app.settings, told)]),
+        ("stop", [_stop(app.settings)]),
+        ("look", _look(app, told)),
+    ]
+    say_painted(paint(f"Rota {VERSION}", "bold") + "\n")
+    for name, values in lines:
+        for place, value in enumerate(values):
+            label = f"{name if place == 0 else '':<9}"
+            say_painted(f"  {paint(label, 'dim')}  {clean(value)}")
+    say_painted("")
+
+
+def _jobs(told: dict[str, Any]) -> str:
+    names = told["jobs"]
+    if not names:
+        return "none of its own; runs wait for a worker that knows their job"
+    more = f" and {len(names) - JOBS} more" if len(names) > JOBS else ""
+    return ", ".join(names[:JOBS]) + more
+
+
+def _schedules(app: Rota, schedules: Sequence[Schedule]) -> list[str]:
+    now, shown = app.storage.now(), schedules[:SCHEDULES]
+    name_width = max((len(one.name) for one in shown), default=0)
+    what_width = max((len(one.described()) for one in shown), default=0)
+    lines = [
+        f"{one.name:<{name_width}}  {one.described():<{what_width}}  "
+        + (when(one.next_fire_at, now) if status(one) == "ACTIVE" else status(one))
+        for one in shown
+    ]
+    if len(schedules) > SCHEDULES:
+        lines.append(f"and {len(schedules) - SCHEDULES} more")
+    return lines
+
+
+def _scheduler(settings: Settings, told: dict[str, Any]) -> str:
+    if "scheduler" not in told["parts"]:
+        return "not here (--only)"
+    return "on" if settings.scheduler.enabled else "off by the setting scheduler.enabled"
+
+
+def _worker(settings: Settings, told: dict[str, Any]) -> str:
+    if "worker" not in told["parts"]:
+        return "not here (--only)"
+    queues = f"queues {', '.join(settings.queues)}" if settings.queues else "all queues"
+    return f"{settings.slots} slots, {queues}"
+
+
+def _stop(settings: Settings) -> str:
+    if settings.grace is None:
+        return "Ctrl-C: runs under way go on to their end; again: at once"
+    return f"Ctrl-C: runs under way get {format_duration(settings.grace)}; again: at once"
+
+
+def _look(app: Rota, told: dict[str, Any]) -> list[str]:
+    """Commands that work as they stand, in another terminal in the same folder."""
+    try:
+        found_alone = load_settings().database == app.settings.database
+    except RotaError:
+        found_alone = False
+    store = "" if found_alone else f" --database {told['database']}"
+    first = told["jobs"][0] if told["jobs"] else None
+    return [
+        f"rota runs{store}",
+        f"rota schedules{store}",
+        *([f"rota show {first}{store}"] if first else []),
+    ]

@@ -1,0 +1,60 @@
+"""Care of the store: `migrate` and `prune`."""
+
+from __future__ import annotations
+
+from rota.cli.options import HERE, Where
+from rota.cli.output import say, say_heading, say_json
+from rota.cli.store import operating, settings_of, sqlite_file
+from rota.model.redact import redact_text
+from rota.storage.store import open_store
+
+
+def migrate(*, plan: bool = False, where: Where = HERE) -> None:
+    """Create the store, or bring it up to date.
+
+    Parameters
+    ----------
+    plan
+        Only print the SQL that would run; nothing is created or changed.
+    """
+    settings = settings_of(where)
+    place = redact_text(settings.database)
+    file = sqlite_file(settings.database)
+    # Connecting creates a file, so the plan of a store that is not there is made in memory.
+    absent = plan and file is not None and not file.exists()
+    store = open_store(
+        "sqlite:///:memory:" if absent else settings.database, schema=settings.schema
+    )
+    try:
+        if plan:
+            return _say_plan(store.pending_migrations(), place, where)
+        applied = store.migrate()
+        store.check_schema()
+    finally:
+        store.close()
+    if where.json:
+        say_json({"database": place, "applied": applied})
+    elif applied:
+        say(f"{place} is up to date; applied {', '.join(applied)}")
+    else:
+        say(f"{place} was up to date already")
+
+
+def prune(*, where: Where = HERE) -> None:
+    """Delete what retention no longer keeps. A running scheduler does this every minute."""
+    with operating(where) as control:
+        batches = control.prune()
+    if where.json:
+        say_json({"batches": batches})
+    else:
+        say("pruned: what retention no longer keeps is deleted")
+
+
+def _say_plan(pending: list[tuple[str, str]], place: str, where: Where) -> None:
+    if where.json:
+        return say_json([{"name": name, "sql": sql} for name, sql in pending])
+    if not pending:
+        return say(f"{place} is up to date")
+    for name, sql in pending:
+        say_heading(f"-- {name}")
+        say(sql.strip())

@@ -1,0 +1,64 @@
+"""What a schedule does when one of its runs dies.
+
+| on_error | then |
+|---|---|
+| `next` | nothing: the next occurrence comes at its time |
+| `retry` | one more run for the same occurrence, in 1 min, then 2, 4, …, never past the next one |
+| `pause` | the schedule is paused, with the reason |
+
+`pause_after = N` pauses after N dead runs in a row, whichever of the three is set.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rota.model.duration import micros
+from rota.model.run import OCCURRENCES, Run
+from rota.model.schedule import WAITING_FOR_RUN, Schedule
+
+FIRST_RETRY = timedelta(minutes=1)
+LONGEST_RETRY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction:
+    """`retry_at` None: no further run; `pause_reason` None: the schedule goes on."""
+
+    retry_at: datetime | None = None
+    pause_reason: str | None = None
+
+
+def react(schedule: Schedule, run: Run, now: datetime, deaths_in_a_row: int) -> Reaction:
+    """Decide after the death of a run that stood for an occurrence."""
+    if schedule.paused:
+        return Reaction()
+    if schedule.pause_after is not None and deaths_in_a_row >= schedule.pause_after:
+        return Reaction(pause_reason=f"{deaths_in_a_row} runs in a row died, the last: {run.id}")
+    match schedule.on_error:
+        case "pause":
+            return Reaction(pause_reason=f"run {run.id} died (on_error = pause)")
+        case "retry" if schedule.enabled:
+            return Reaction(retry_at=_retry_at(schedule, run, now))
+        case _:
+            return Reaction()
+
+
+def _retry_at(schedule: Schedule, run: Run, now: datetime) -> datetime | None:
+    # A retry's own wait is the span it was created with: the next one is twice as long.
+    wait = (
+        FIRST_RETRY if run.retry_of is None else 2 * max(FIRST_RETRY, run.due_at - run.created_at)
+    )
+    following = schedule.next_fire_at
+    if wait > LONGEST_RETRY:
+        return None
+    if following is not None and following < WAITING_FOR_RUN and now + wait >= following:
+        return None
+    return now + wait
+
+
+def retry_id(run: Run) -> str:
+    """The id of the run that tries again: it follows from the dead one, so it is made once."""
+    return str(uuid.uuid5(OCCURRENCES, f"{run.id}|retry|{micros(run.created_at)}|{run.redo}"))

@@ -1,0 +1,101 @@
+"""Open connections: where to, and how a session of ours behaves."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from rota.errors import Invalid, StorageError
+from rota.storage.postgres.faults import translate
+from rota.storage.postgres.pool import Connection
+
+OLDEST_SERVER = 130_000
+# psycopg keeps this many prepared statements a connection; we have about a hundred.
+PREPARED_STATEMENTS = 200
+
+# What the URL does not say. A peer that vanished is noticed within a minute.
+_DEFAULTS: dict[str, str | int] = {
+    "application_name": "rota",
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+
+# A transaction of ours is short: one that is left open holds locks that others need. Our statements
+# all find their rows by an index; without the other settings a plan made while a table was empty
+# would read the whole table, and be kept, after a burst has filled it.
+_SESSION = """
+SET timezone = 'UTC';
+SET default_transaction_isolation = 'read committed';
+SET client_min_messages = warning;
+SET idle_in_transaction_session_timeout = '60s';
+SET lock_timeout = '10s';
+SET enable_seqscan = off;
+SET jit = off
+"""
+# Behind a transaction pooler a session is shared with strangers; poolers follow this one setting.
+_SHARED_SESSION = "SET timezone = 'UTC'"
+
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+
+
+def check_schema_name(schema: str) -> str:
+    """Schema names are part of statements and channel names, so they stay plain."""
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        raise Invalid(
+            f"schema {schema!r} is not a plain name; use up to 48 lower-case letters, digits "
+            "and _, not beginning with a digit or pg_"
+        )
+    return schema
+
+
+class Address:
+    """A server's database, and the way to show it without a password."""
+
+    def __init__(self, url: str, *, prepare: bool) -> None:
+        try:
+            given = conninfo_to_dict(url)
+        except psycopg.Error:
+            # Without the driver's words: they may repeat the password.
+            raise Invalid(
+                "the database URL cannot be understood; use postgresql://user@host/name, with "
+                "special characters in its parts percent-encoded"
+            ) from None
+        self._prepare = prepare
+        self._parameters: dict[str, Any] = {**_DEFAULTS, **given}
+        self.role = str(given.get("user") or "")
+        host = given.get("host") or given.get("hostaddr") or ""
+        port = f":{given['port']}" if given.get("port") else ""
+        self.shown = f"postgresql://{host}{port}/{given.get('dbname') or self.role}"
+
+    def connect(self) -> Connection:
+        """A new session in autocommit."""
+        try:
+            connection = psycopg.connect(
+                **self._parameters, client_encoding="utf8", autocommit=True
+            )
+        except psycopg.Error as fault:
+            raise translate(fault, self.shown, self.role) from fault
+        try:
+            if connection.info.server_version < OLDEST_SERVER:
+                raise StorageError(
+                    f"{self.shown} is PostgreSQL {connection.info.server_version // 10_000}; "
+                    f"Rota needs {OLDEST_SERVER // 10_000}"
+                )
+            # At the third use: what is sent once or twice is not worth a round trip.
+            connection.prepare_threshold = 2 if self._prepare else None
+            connection.prepared_max = PREPARED_STATEMENTS
+            connection.execute(_SESSION if self._prepare else _SHARED_SESSION)
+        except psycopg.Error as fault:
+            connection.close()
+            raise translate(fault, self.shown, self.role) from fault
+        except BaseException:
+            connection.close()
+            raise
+        self.role = connection.info.user
+        return connection

@@ -1,0 +1,111 @@
+"""Connections kept open between transactions.
+
+A connection is opened by the thread that needs it. So a server that is away answers with its
+reason and at once, a server that is back is used at once, and there is no thread to stop.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from rota.errors import Unavailable
+
+Connection = psycopg.Connection[TupleRow]
+
+# How long a thread waits for another one's connection, and how long an unused one stays open.
+WAIT_SECONDS = 30.0
+IDLE_SECONDS = 300.0
+
+
+class Pool:
+    def __init__(self, connect: Callable[[], Connection], *, size: int) -> None:
+        self._connect, self._size = connect, size
+        self._changed = threading.Condition()
+        self._idle: list[tuple[float, Connection]] = []  # the last one used is used first
+        self._open = 0
+        self._closed = False
+
+    @contextmanager
+    def lend(self) -> Iterator[Connection]:
+        """A connection outside any transaction; it must be given back like that, or is closed."""
+        connection = self._take()
+        try:
+            yield connection
+        finally:
+            self._give_back(connection)
+
+    def close(self) -> None:
+        """Close what is idle now, and the others as they come back."""
+        with self._changed:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._open -= len(idle)
+            self._changed.notify_all()
+        for _, connection in idle:
+            connection.close()
+
+    def _take(self) -> Connection:
+        deadline = time.monotonic() + WAIT_SECONDS
+        with self._changed:
+            while True:
+                if self._closed:
+                    raise Unavailable("the store is closed")
+                while self._idle:
+                    _, connection = self._idle.pop()
+                    if is_alive(connection):
+                        return connection
+                    self._discard(connection)
+                if self._open < self._size:
+                    self._open += 1
+                    break
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise Unavailable(
+                        f"all {self._size} connections were busy for {WAIT_SECONDS:.0f} s; "
+                        "raise pool_size"
+                    )
+        try:
+            return self._connect()
+        except BaseException:
+            with self._changed:
+                self._open -= 1
+                self._changed.notify()
+            raise
+
+    def _give_back(self, connection: Connection) -> None:
+        now = time.monotonic()
+        with self._changed:
+            idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
+            if self._closed or not idle:
+                self._discard(connection)
+            else:
+                self._idle.append((now, connection))
+            while self._idle and self._idle[0][0] < now - IDLE_SECONDS:
+                self._discard(self._idle.pop(0)[1])
+            self._changed.notify()
+
+    def _discard(self, connection: Connection) -> None:
+        connection.close()
+        self._open -= 1
+
+
+def is_alive(connection: Connection) -> bool:
+    """False if the server has closed it while nobody looked; costs no round trip."""
+    if connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if not poll.poll(0):
+        return True
+    try:
+        connection.pgconn.consume_input()  # a notice, or the end
+    except psycopg.Error:
+        return False
+    return not poll.poll(0)

@@ -1,0 +1,766 @@
+-- Every statement Rota sends to PostgreSQL, in the order of a run's path.
+-- Statements over many rows get one array per column and read them with unnest: one round trip.
+-- {now} is volatile. Where a row is found by it, it stands in a subquery, which is evaluated once and
+-- can use an index; where two places must agree, it stands in the first WITH.
+
+-- name: now
+SELECT {now} AS now_at;
+
+--------------------------------------------------------------------------------------- fire
+
+-- name: due_schedules
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL AND next_fire_at <= (SELECT {now})
+ ORDER BY next_fire_at LIMIT :limit;
+
+-- name: next_fire_at
+SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;
+
+-- name: advance_schedules
+-- Compare-and-set of the cursor: no row means another process fired it, and nothing is inserted.
+-- A locked row means that another process is just doing so: nobody waits for it.
+UPDATE {prefix}schedules AS s
+   SET next_fire_at = won.next_fire_at, last_fired_at = coalesce(won.last_fired_at, s.last_fired_at)
+  FROM (SELECT a.id, a.next_fire_at, a.last_fired_at
+          FROM unnest(:id::bigint[], :cursor_at::timestamptz[], :next_fire_at::timestamptz[],
+                      :last_fired_at::timestamptz[])
+               AS a(id, cursor_at, next_fire_at, last_fired_at)
+         CROSS JOIN LATERAL (
+               SELECT 1 FROM {prefix}schedules
+                WHERE id = a.id AND next_fire_at = a.cursor_at AND enabled AND NOT paused
+                  FOR UPDATE SKIP LOCKED) AS locked) AS won
+ WHERE s.id = won.id
+RETURNING s.id;
+
+-- name: park_schedules
+-- A schedule that cannot be planned leaves the due index, visibly, and delays nobody.
+UPDATE {prefix}schedules AS s
+   SET next_fire_at = NULL, error = a.error, state = a.error
+  FROM unnest(:id::bigint[], :cursor_at::timestamptz[], :error::text[]) AS a(id, cursor_at, error)
+ WHERE s.id = a.id AND s.next_fire_at = a.cursor_at
+RETURNING s.id;
+
+-- name: allocate_seqs
+SELECT nextval('{prefix}runs_seq') AS seq FROM generate_series(1, :count::integer);
+
+-- name: take_slots
+-- A key that somebody already waits for is not free: the line is first in, first out.
+-- A slot that is seen taken is left alone: its owner may be giving it back, and would be waited for.
+INSERT INTO {prefix}slots (key, number, owner_run)
+SELECT a.key, 1, a.seq
+  FROM unnest(:key::text[], :seq::bigint[]) AS a(key, seq)
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key)
+   AND NOT EXISTS (SELECT 1 FROM {prefix}slots s WHERE s.key = a.key AND s.number = 1)
+ ORDER BY a.key COLLATE "C"
+ON CONFLICT (key, number) DO NOTHING
+RETURNING key, owner_run;
+
+-- name: count_held
+SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
+ WHERE state = 'held' AND wanted_key = ANY (:keys::text[])
+ GROUP BY wanted_key;
+
+-- name: insert_fired_runs
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, missed_count, created_by)
+SELECT a.seq, a.id, a.job, a.queue, a.priority,
+       CASE WHEN a.due_at > t.now THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       a.due_at, t.now, CASE WHEN a.due_at <= t.now THEN t.now END,
+       a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
+       a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.missed_count, a.created_by
+  FROM t, unnest(:seq::bigint[], :id::uuid[], :job::text[], :queue::text[], :priority::integer[],
+                 :due_at::timestamptz[], :max_attempts::integer[], :timeout::text[],
+                 :backoff::json[], :args::json[], :overlap_key::text[], :concurrency_key::text[],
+                 :concurrency_limit::integer[], :wanted_key::text[], :schedule_id::bigint[],
+                 :occurrence::timestamptz[], :missed_count::bigint[], :created_by::text[])
+          AS a(seq, id, job, queue, priority, due_at, max_attempts, timeout, backoff, args,
+               overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id, occurrence,
+               missed_count, created_by);
+
+-- name: merge_into_held
+-- overlap = wait: the one held run stands for this occurrence too. One that is locked is being
+-- admitted, paused or cancelled: no row, and the caller holds a run of its own.
+UPDATE {prefix}runs AS r SET missed_count = r.missed_count + head.missed_count
+  FROM (SELECT a.missed_count, line.seq
+          FROM unnest(:key::text[], :missed_count::bigint[]) AS a(key, missed_count)
+         CROSS JOIN LATERAL (
+               SELECT seq FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key
+                ORDER BY priority DESC, seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS line) AS head
+ WHERE r.seq = head.seq
+RETURNING r.id::text, r.wanted_key AS key;
+
+-- name: insert_occurrences
+-- The unique ledger is the second line of defence; it outlives the run rows.
+INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, reason,
+       run_id, recorded_at)
+SELECT a.schedule_id, a.occurrence, a.last_occurrence, a.count, a.outcome, a.reason, a.run_id, {now}
+  FROM unnest(:schedule_id::bigint[], :occurrence::timestamptz[], :last_occurrence::timestamptz[],
+              :count::bigint[], :outcome::text[], :reason::text[], :run_id::uuid[])
+       AS a(schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id)
+ON CONFLICT (schedule_id, occurrence) DO NOTHING
+RETURNING schedule_id;
+
+------------------------------------------------------------------------------------ enqueue
+
+-- name: take_keys
+-- A key that is not taken is locked all the same, so that it is still there for find_keys.
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+INSERT INTO {prefix}run_keys AS k (job, key, run_id, until)
+SELECT a.job, a.key, a.run_id, t.now + make_interval(secs => a.ttl_seconds)
+  FROM t, unnest(:job::text[], :key::text[], :run_id::uuid[], :ttl_seconds::float8[])
+          AS a(job, key, run_id, ttl_seconds)
+ON CONFLICT (job, key) DO UPDATE SET run_id = excluded.run_id, until = excluded.until
+ WHERE k.until <= (SELECT now FROM t)
+RETURNING job, key, run_id::text;
+
+-- name: find_keys
+SELECT k.job, k.key, k.run_id::text FROM {prefix}run_keys k
+  JOIN unnest(:jobs::text[], :keys::text[]) AS a(job, key) ON k.job = a.job AND k.key = a.key;
+
+-- name: insert_queues
+INSERT INTO {prefix}queues (name) SELECT unnest(:name::text[]) ON CONFLICT (name) DO NOTHING;
+
+-- name: insert_runs
+-- The id comes from the caller: after a lost answer the same insert can be sent again.
+-- Ordered, because seq is given out as rows are inserted, and seq is the order of the line.
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, retry_of, created_by, correlation_id, trace)
+SELECT a.id, a.job, a.queue, a.priority,
+       CASE WHEN due > t.now THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       due, t.now, CASE WHEN due <= t.now THEN t.now END,
+       a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
+       a.concurrency_limit, a.wanted_key, a.schedule_id, a.retry_of, a.created_by,
+       a.correlation_id, a.trace
+  FROM t, unnest(:id::uuid[], :job::text[], :queue::text[], :priority::integer[],
+                 :due_at::timestamptz[], :delay_seconds::float8[], :max_attempts::integer[],
+                 :timeout::text[], :backoff::json[], :args::json[], :overlap_key::text[],
+                 :concurrency_key::text[], :concurrency_limit::integer[], :wanted_key::text[],
+                 :schedule_id::bigint[], :retry_of::text[], :created_by::text[],
+                 :correlation_id::text[], :trace::text[])
+          WITH ORDINALITY
+          AS a(id, job, queue, priority, due_at, delay_seconds, max_attempts, timeout, backoff, args,
+               overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id, retry_of,
+               created_by, correlation_id, trace, place),
+       LATERAL (SELECT coalesce(a.due_at, t.now + make_interval(secs => a.delay_seconds)) AS due) AS d
+ ORDER BY a.place
+ON CONFLICT (id) DO NOTHING
+RETURNING id::text;
+
+------------------------------------------------------------------------------------ promote
+
+-- name: promote_runs
+-- A run that still wants a slot goes to held; admit does the rest.
+UPDATE {prefix}runs
+   SET state = CASE WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END, queued_at = {now}
+ WHERE state = 'waiting'
+   AND seq = ANY (ARRAY(SELECT seq FROM {prefix}runs
+                         WHERE state = 'waiting' AND due_at <= (SELECT {now})
+                         ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED))
+RETURNING wanted_key;
+
+-- name: next_due_at
+SELECT min(due_at) AS next_due_at FROM {prefix}runs WHERE state = 'waiting';
+
+-------------------------------------------------------------------------------------- admit
+
+-- name: held_keys
+-- One index step per key, however many runs wait for it.
+WITH RECURSIVE keys(key) AS (
+    SELECT min(wanted_key) FROM {prefix}runs WHERE state = 'held' AND wanted_key > :after
+    UNION ALL
+    SELECT (SELECT min(wanted_key) FROM {prefix}runs WHERE state = 'held' AND wanted_key > keys.key)
+      FROM keys WHERE keys.key IS NOT NULL
+)
+SELECT key FROM keys WHERE key IS NOT NULL LIMIT :limit;
+
+-- name: taken_numbers
+SELECT number FROM {prefix}slots WHERE key = :key;
+
+-- name: take_slot
+INSERT INTO {prefix}slots (key, number, owner_run) VALUES (:key, :number, :seq);
+
+-- name: admit_runs
+-- What held_runs, take_slot and admit_run do elsewhere, for many keys at once: the n-th run of a line
+-- gets the n-th free number, if that is not above what the run allows, and if every run before it
+-- got one. The lock on the head of a line is the lock of its key: who does not get it leaves the
+-- line alone. An insert can still meet a process that saw no line at all; then the number is its.
+WITH line AS MATERIALIZED (
+    SELECT a.key, h.seq, h.size, h.place
+      FROM unnest(:keys::text[]) AS a(key)
+     CROSS JOIN LATERAL (
+           SELECT seq, row_number() OVER (ORDER BY priority DESC, seq) AS place,
+                  CASE WHEN wanted_key = 'c/' || concurrency_key THEN concurrency_limit ELSE 1 END AS size
+             FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key
+            ORDER BY priority DESC, seq LIMIT :limit) AS h
+), free AS MATERIALIZED (
+    SELECT l.key, n.number, n.place
+      FROM (SELECT key, max(size) AS size, count(*) AS runs FROM line GROUP BY key) AS l
+     CROSS JOIN LATERAL (
+           SELECT number, row_number() OVER (ORDER BY number) AS place
+             FROM generate_series(1, l.size) AS number
+            WHERE NOT EXISTS (SELECT 1 FROM {prefix}slots s
+                               WHERE s.key = l.key AND s.number = number.number)
+            ORDER BY number LIMIT l.runs) AS n
+), fitting AS MATERIALIZED (
+    SELECT key, seq, number, place
+      FROM (SELECT key, line.seq, free.number, place,
+                   bool_and(free.number <= line.size) OVER (PARTITION BY key ORDER BY place) AS fits
+              FROM line JOIN free USING (key, place)) AS f
+     WHERE fits
+), locked AS MATERIALIZED (
+    SELECT r.seq
+      FROM fitting AS f
+     CROSS JOIN LATERAL (
+           SELECT seq FROM {prefix}runs
+            WHERE seq = f.seq AND state = 'held' AND wanted_key = f.key
+              FOR UPDATE SKIP LOCKED) AS r
+), next AS MATERIALIZED (
+    SELECT key, seq, number
+      FROM (SELECT f.key, f.seq, f.number,
+                   bool_and(l.seq IS NOT NULL) OVER (PARTITION BY f.key ORDER BY f.place) AS unbroken
+              FROM fitting AS f LEFT JOIN locked AS l USING (seq)) AS n
+     WHERE unbroken
+), taken AS (
+    INSERT INTO {prefix}slots (key, number, owner_run)
+    SELECT key, number, seq FROM next ORDER BY key COLLATE "C", number
+    ON CONFLICT (key, number) DO NOTHING
+    RETURNING key, owner_run
+)
+UPDATE {prefix}runs AS r
+   SET wanted_key = CASE WHEN r.wanted_key = 'o/' || r.overlap_key THEN 'c/' || r.concurrency_key END,
+       state = CASE WHEN r.wanted_key = 'o/' || r.overlap_key AND r.concurrency_key IS NOT NULL
+                    THEN 'held' ELSE 'queued' END
+  FROM taken
+ WHERE r.seq = taken.owner_run AND r.state = 'held' AND r.wanted_key = taken.key
+RETURNING r.wanted_key;
+
+-------------------------------------------------------------------------------------- claim
+
+-- name: claim_runs
+-- What open_queues, pick_runs and claim_runs do elsewhere, in one round trip. Pauses of a queue
+-- and of all dispatch are durable and seen by the next claim of any process. Each queue is an index
+-- walk that passes over what other claims have locked.
+WITH t AS MATERIALIZED (SELECT {now} AS now),
+open AS MATERIALIZED (
+    SELECT name FROM {prefix}queues
+     WHERE NOT paused AND (:queues::text[] = '{}' OR name = ANY (:queues::text[]))
+       AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on')
+), picked AS MATERIALIZED (
+    SELECT r.seq
+      FROM open
+     CROSS JOIN LATERAL (
+           SELECT seq, priority, due_at FROM {prefix}runs
+            WHERE state = 'queued' AND queue = open.name AND job = ANY (:jobs::text[])
+            ORDER BY priority DESC, due_at, seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS r
+     ORDER BY r.priority DESC, r.due_at, r.seq LIMIT :limit
+), claimed AS (
+    UPDATE {prefix}runs
+       SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = t.now,
+           started_at = t.now, lease_until = t.now + make_interval(secs => :lease_seconds)
+      FROM t
+     WHERE seq = ANY (ARRAY(SELECT seq FROM picked)) AND state = 'queued'
+    RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
+              backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
+              missed_count, cancel_requested_at, correlation_id, trace, priority
+)
+SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
+       overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+       cancel_requested_at, correlation_id, trace
+  FROM claimed ORDER BY priority DESC, due_at, seq;
+
+-- name: let_go_unknown
+-- After a claim whose answer was lost: runs this worker owns without knowing it.
+UPDATE {prefix}runs
+   SET state = 'queued', worker_id = NULL, lease_until = NULL
+ WHERE state = 'running' AND worker_id = :worker_id AND seq <> ALL (:known::bigint[])
+RETURNING seq;
+
+-------------------------------------------------------------------------------------- renew
+
+-- name: renew_runs
+UPDATE {prefix}runs AS r SET lease_until = {now} + make_interval(secs => a.lease_seconds)
+  FROM unnest(:seq::bigint[], :attempt::integer[], :lease_seconds::float8[])
+       AS a(seq, attempt, lease_seconds)
+ WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
+RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at;
+
+-- name: cancel_requests
+SELECT seq FROM {prefix}runs
+ WHERE seq = ANY (:seqs::bigint[]) AND state = 'running' AND cancel_requested_at IS NOT NULL;
+
+-- name: set_progress
+UPDATE {prefix}runs AS r SET progress = a.progress
+  FROM unnest(:seq::bigint[], :attempt::integer[], :progress::text[]) AS a(seq, attempt, progress)
+ WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt;
+
+-- name: insert_logs
+INSERT INTO {prefix}logs (run_seq, attempt, at, level, text)
+SELECT * FROM unnest(:run_seq::bigint[], :attempt::integer[], :at::timestamptz[], :level::text[],
+                     :text::text[]);
+
+------------------------------------------------------------------------------------- settle
+
+-- name: settle_runs
+-- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.
+-- A cancel or pause that came meanwhile wins over every state that is not an end.
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {prefix}runs AS r
+   SET state = CASE WHEN a.terminal THEN a.state
+                    WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                    WHEN r.pause_requested_at IS NOT NULL THEN 'paused'
+                    ELSE a.state END,
+       finished_at = CASE WHEN a.terminal OR r.cancel_requested_at IS NOT NULL THEN t.now END,
+       due_at = CASE WHEN a.state = 'waiting'
+                     THEN t.now + make_interval(secs => a.delay_seconds) ELSE r.due_at END,
+       started_at = coalesce(t.now - make_interval(secs => a.ran_seconds), r.started_at),
+       wanted_key = CASE WHEN a.gives_back
+                         THEN coalesce('o/' || r.overlap_key, 'c/' || r.concurrency_key) END,
+       failures = a.failures, lost = a.lost, error = a.error, result = a.result,
+       reason = coalesce(a.reason, CASE WHEN r.cancel_requested_at IS NOT NULL
+                                          OR r.pause_requested_at IS NOT NULL THEN r.reason END),
+       pause_requested_at = NULL, lease_until = NULL
+  FROM t, unnest(:seq::bigint[], :attempt::integer[], :state::text[], :terminal::boolean[],
+                 :delay_seconds::float8[], :ran_seconds::float8[], :gives_back::boolean[],
+                 :failures::integer[], :lost::integer[], :error::text[], :reason::text[],
+                 :result::json[], :expired_only::boolean[])
+          AS a(seq, attempt, state, terminal, delay_seconds, ran_seconds, gives_back, failures,
+               lost, error, reason, result, expired_only)
+ WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
+   AND (NOT a.expired_only OR r.lease_until <= t.now)
+RETURNING r.seq, r.state, r.worker_id, r.started_at;
+
+-- name: insert_attempts
+INSERT INTO {prefix}attempts (run_seq, number, worker_id, started_at, finished_at, outcome, error)
+SELECT a.run_seq, a.number, a.worker_id, a.started_at, {now}, a.outcome, a.error
+  FROM unnest(:run_seq::bigint[], :number::integer[], :worker_id::text[], :started_at::timestamptz[],
+              :outcome::text[], :error::text[])
+       AS a(run_seq, number, worker_id, started_at, outcome, error)
+ON CONFLICT (run_seq, number) DO NOTHING;
+
+-- name: release_slots
+DELETE FROM {prefix}slots WHERE owner_run = ANY (:seq::bigint[]) RETURNING key;
+
+-- name: delay_schedules
+SELECT id, expr FROM {prefix}schedules
+ WHERE id = ANY (:ids::bigint[]) AND next_fire_at = :waiting_at;
+
+-- name: restart_delay_schedule
+-- A schedule that counts from the end of its run: the run has ended, the clock starts.
+UPDATE {prefix}schedules SET next_fire_at = {now} + make_interval(secs => :interval_seconds)
+ WHERE id = :id AND next_fire_at = :waiting_at;
+
+-- name: insert_events
+INSERT INTO {prefix}events (at, kind, run_id, name, detail)
+SELECT {now}, a.kind, a.run_id, a.name, a.detail
+  FROM unnest(:kind::text[], :run_id::uuid[], :name::text[], :detail::text[])
+       AS a(kind, run_id, name, detail);
+
+------------------------------------------------------------------------------------- rescue
+
+-- name: expired_runs
+SELECT seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
+       backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+       cancel_requested_at, correlation_id, trace
+  FROM {prefix}runs
+ WHERE state = 'running' AND lease_until <= (SELECT {now})
+ ORDER BY lease_until LIMIT :limit;
+
+-- name: sweep_slots
+-- Slots whose owner has ended or is gone. Nothing should leave one behind; this repairs it.
+DELETE FROM {prefix}slots
+ WHERE owner_run = ANY (ARRAY(SELECT s.owner_run FROM {prefix}slots s
+                              LEFT JOIN {prefix}runs r ON r.seq = s.owner_run
+                              WHERE r.seq IS NULL OR r.state IN ('succeeded', 'dead', 'cancelled')
+                              LIMIT :limit))
+RETURNING key;
+
+-- name: stranded_delay_schedules
+-- Delay schedules that wait for a run which no longer exists (deleted, or never admitted).
+SELECT id, expr FROM {prefix}schedules AS s
+ WHERE enabled AND NOT paused AND next_fire_at = :waiting_at
+   AND NOT EXISTS (SELECT 1 FROM {prefix}runs r WHERE r.schedule_id = s.id
+                      AND r.state IN ('waiting', 'held', 'queued', 'running', 'paused'))
+ LIMIT :limit;
+
+------------------------------------------------------------------------- jobs and schedules
+
+-- name: put_jobs
+-- Of two versions the later one wins; the same version keeps its instant.
+INSERT INTO {prefix}jobs AS j (name, executor, source, origin, spec, args_schema, description,
+       queue, priority, timeout, policies, enabled, error, version, version_at)
+SELECT a.name, a.executor, a.source, a.origin, a.spec, a.args_schema, a.description,
+       a.queue, a.priority, a.timeout, a.policies, a.enabled, a.error, a.version, {now}
+  FROM unnest(:name::text[], :executor::text[], :source::text[], :origin::text[], :spec::json[],
+              :args_schema::json[], :description::text[], :queue::text[], :priority::integer[],
+              :timeout::text[], :policies::json[], :enabled::boolean[], :error::text[],
+              :version::text[])
+       AS a(name, executor, source, origin, spec, args_schema, description, queue, priority,
+            timeout, policies, enabled, error, version)
+ON CONFLICT (name) DO UPDATE
+   SET executor = excluded.executor, source = excluded.source, origin = excluded.origin,
+       spec = excluded.spec, args_schema = excluded.args_schema,
+       description = excluded.description, queue = excluded.queue, priority = excluded.priority,
+       timeout = excluded.timeout, policies = excluded.policies, enabled = excluded.enabled,
+       error = excluded.error, version = excluded.version, version_at = excluded.version_at
+ WHERE j.version <> excluded.version OR j.error IS DISTINCT FROM excluded.error
+    OR j.enabled <> excluded.enabled;
+
+-- name: jobs_named
+SELECT name, executor, source, origin, spec::text, args_schema::text, description, queue, priority,
+       timeout, policies::text, enabled, error, version, version_at
+  FROM {prefix}jobs WHERE name = ANY (:names::text[]);
+
+-- name: list_jobs
+SELECT name, executor, source, origin, spec::text, args_schema::text, description, queue, priority,
+       timeout, policies::text, enabled, error, version, version_at
+  FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
+
+-- name: insert_schedule
+INSERT INTO {prefix}schedules (name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled,
+       paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit,
+       misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner,
+       created_at, state, error)
+VALUES (:name, :job, :kind, :expr, :timezone, :dst, :anchor, :next_fire_at, :enabled,
+       false, :overlap, :overlap_key, :queue_max, :on_error, :pause_after, :catch_up,
+       :catch_up_limit, :misfire_grace, :jitter, :spread, :first_run, :starts_at, :ends_at, :args,
+       :priority, :retry, :owner, {now}, :state, :error)
+ON CONFLICT (name) DO NOTHING
+RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error;
+
+-- name: update_schedule
+-- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
+UPDATE {prefix}schedules
+   SET job = :job, kind = :kind, expr = :expr, timezone = :timezone, dst = :dst, anchor = :anchor,
+       next_fire_at = :next_fire_at, enabled = :enabled, overlap = :overlap,
+       overlap_key = :overlap_key, queue_max = :queue_max, on_error = :on_error,
+       pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
+       misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
+       starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
+       retry = :retry, owner = :owner, state = :state, error = :error
+ WHERE id = :id
+RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error;
+
+-- name: schedule_named
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules WHERE name = :name;
+
+-- name: lock_schedule
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules WHERE name = :name FOR UPDATE;
+
+-- name: list_schedules
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules
+ WHERE name > :after AND (:job::text IS NULL OR job = :job) ORDER BY name LIMIT :limit;
+
+-- name: pause_schedule
+UPDATE {prefix}schedules
+   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
+ WHERE id = :id AND NOT paused
+RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error;
+
+-- name: resume_schedule
+UPDATE {prefix}schedules
+   SET paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
+       next_fire_at = :next_fire_at, state = :state
+ WHERE id = :id AND paused
+RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error;
+
+-- name: drop_schedule
+DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
+
+-- name: insert_schedule_changes
+INSERT INTO {prefix}schedule_changes (schedule_id, name, at, by, action, reason, before, after)
+SELECT a.schedule_id, a.name, {now}, a.by, a.action, a.reason, a.before, a.after
+  FROM unnest(:schedule_id::bigint[], :name::text[], :by::text[], :action::text[], :reason::text[],
+              :before::json[], :after::json[])
+       AS a(schedule_id, name, by, action, reason, before, after);
+
+-- name: list_schedule_changes
+SELECT id, schedule_id, name, at, by, action, reason, before::text, after::text
+  FROM {prefix}schedule_changes
+ WHERE schedule_id = :schedule_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: list_occurrences
+SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id::text, recorded_at
+  FROM {prefix}occurrences
+ WHERE schedule_id = :schedule_id AND occurrence < :before ORDER BY occurrence DESC LIMIT :limit;
+
+-------------------------------------------------------------------- control: what operators do
+
+-- name: run_by_id
+SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
+       started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
+       args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
+       occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
+       result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
+  FROM {prefix}runs WHERE id = :id;
+
+-- name: lock_run
+SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
+       started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
+       args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
+       occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
+       result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
+  FROM {prefix}runs WHERE id = :id FOR UPDATE;
+
+-- name: run_by_seq
+SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
+       started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
+       args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
+       occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
+       result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
+  FROM {prefix}runs WHERE seq = :seq;
+
+-- name: cancel_run
+UPDATE {prefix}runs
+   SET state = 'cancelled', finished_at = {now}, reason = :reason, cancel_requested_at = {now},
+       wanted_key = coalesce('o/' || overlap_key, 'c/' || concurrency_key)
+ WHERE seq = :seq AND state IN ('waiting', 'held', 'queued', 'paused')
+RETURNING state;
+
+-- name: request_cancel
+-- Its worker ends it, or whoever rescues it.
+UPDATE {prefix}runs SET cancel_requested_at = coalesce(cancel_requested_at, {now}), reason = :reason
+ WHERE seq = :seq AND state = 'running'
+RETURNING state;
+
+-- name: pause_run
+UPDATE {prefix}runs SET state = 'paused', reason = :reason
+ WHERE seq = :seq AND state IN ('waiting', 'held', 'queued')
+RETURNING state;
+
+-- name: request_pause
+UPDATE {prefix}runs SET pause_requested_at = coalesce(pause_requested_at, {now}), reason = :reason
+ WHERE seq = :seq AND state = 'running'
+RETURNING state;
+
+-- name: resume_run
+UPDATE {prefix}runs SET state = 'waiting', reason = :reason
+ WHERE seq = :seq AND state = 'paused'
+RETURNING state;
+
+-- name: redo_run
+UPDATE {prefix}runs
+   SET state = 'waiting', due_at = {now}, finished_at = NULL, failures = 0, lost = 0,
+       redo = redo + 1, cancel_requested_at = NULL, pause_requested_at = NULL, reason = :reason,
+       result = NULL, progress = NULL,
+       wanted_key = coalesce('o/' || overlap_key, 'c/' || concurrency_key)
+ WHERE seq = :seq AND state IN ('succeeded', 'dead', 'cancelled')
+RETURNING state;
+
+-- name: delete_runs
+DELETE FROM {prefix}runs WHERE seq = ANY (:seq::bigint[]) AND state <> 'running'
+RETURNING seq, id::text;
+
+-- name: delete_attempts
+DELETE FROM {prefix}attempts WHERE run_seq = ANY (:seq::bigint[]);
+
+-- name: delete_logs
+DELETE FROM {prefix}logs WHERE run_seq = ANY (:seq::bigint[]);
+
+-- name: delete_keys
+DELETE FROM {prefix}run_keys WHERE run_id = ANY (:id::uuid[]);
+
+-- name: pause_queue
+INSERT INTO {prefix}queues (name, paused, reason, paused_by, paused_at)
+VALUES (:name, true, :reason, :by, {now})
+ON CONFLICT (name) DO UPDATE
+   SET paused = true, reason = excluded.reason, paused_by = excluded.paused_by,
+       paused_at = excluded.paused_at;
+
+-- name: resume_queue
+UPDATE {prefix}queues SET paused = false, reason = NULL, paused_by = NULL, paused_at = NULL
+ WHERE name = :name
+RETURNING name;
+
+-- name: list_queues
+SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
+       (SELECT count(*) FROM {prefix}runs r WHERE r.state = 'queued' AND r.queue = q.name) AS queued,
+       (SELECT min(due_at) FROM {prefix}runs r WHERE r.state = 'queued' AND r.queue = q.name) AS oldest_at
+  FROM {prefix}queues q ORDER BY q.name LIMIT :limit;
+
+-- name: set_meta
+INSERT INTO {prefix}meta (key, value) VALUES (:key, :value)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: all_meta
+SELECT key, value FROM {prefix}meta;
+
+-- name: insert_audit
+INSERT INTO {prefix}audit (at, by, via, action, thing, reason, before, after)
+SELECT {now}, a.by, a.via, a.action, a.thing, a.reason, a.before, a.after
+  FROM unnest(:by::text[], :via::text[], :action::text[], :thing::text[], :reason::text[],
+              :before::text[], :after::text[])
+       AS a(by, via, action, thing, reason, before, after);
+
+-- name: list_audit
+SELECT id, at, by, via, action, thing, reason, before, after FROM {prefix}audit
+ WHERE id < :before ORDER BY id DESC LIMIT :limit;
+
+-------------------------------------------------------------------------- workers and locks
+
+-- name: put_worker
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+INSERT INTO {prefix}workers (id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck,
+       started_at, seen_at)
+SELECT a.id, a.host, a.pid, a.version, a.tzdata, a.origin, a.jobs, a.queues, a.slots, a.stuck,
+       t.now, t.now
+  FROM t, unnest(:id::text[], :host::text[], :pid::bigint[], :version::text[], :tzdata::text[],
+                 :origin::text[], :jobs::json[], :queues::json[], :slots::integer[],
+                 :stuck::integer[])
+          AS a(id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck)
+ON CONFLICT (id) DO UPDATE
+   SET jobs = excluded.jobs, queues = excluded.queues, slots = excluded.slots,
+       stuck = excluded.stuck, seen_at = excluded.seen_at;
+
+-- name: forget_worker
+DELETE FROM {prefix}workers WHERE id = ANY (:id::text[]);
+
+-- name: forget_old_workers
+DELETE FROM {prefix}workers AS w USING unnest(:age_seconds::float8[]) AS a(age_seconds)
+ WHERE w.seen_at < (SELECT {now}) - make_interval(secs => a.age_seconds)
+RETURNING w.id;
+
+-- name: list_workers
+SELECT id, host, pid, version, tzdata, origin, jobs::text, queues::text, slots, stuck, started_at,
+       seen_at,
+       (SELECT count(*) FROM {prefix}runs r WHERE r.state = 'running' AND r.worker_id = w.id) AS running
+  FROM {prefix}workers w ORDER BY started_at, id LIMIT :limit;
+
+-- name: acquire_lock
+-- The token rises with each holder, also after a release: the row stays.
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+INSERT INTO {prefix}locks AS l (name, owner, token, until)
+SELECT a.name, a.owner, 1, t.now + make_interval(secs => a.ttl_seconds)
+  FROM t, unnest(:name::text[], :owner::text[], :ttl_seconds::float8[]) AS a(name, owner, ttl_seconds)
+ON CONFLICT (name) DO UPDATE
+   SET owner = excluded.owner, token = l.token + 1, until = excluded.until
+ WHERE l.until <= (SELECT now FROM t)
+RETURNING token;
+
+-- name: extend_lock
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {prefix}locks AS l SET until = t.now + make_interval(secs => a.ttl_seconds)
+  FROM t, unnest(:name::text[], :token::bigint[], :ttl_seconds::float8[]) AS a(name, token, ttl_seconds)
+ WHERE l.name = a.name AND l.token = a.token AND l.until > t.now
+RETURNING l.token;
+
+-- name: release_lock
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {prefix}locks AS l SET until = t.now, owner = NULL
+  FROM t, unnest(:name::text[], :token::bigint[]) AS a(name, token)
+ WHERE l.name = a.name AND l.token = a.token AND l.until > t.now
+RETURNING l.token;
+
+-- name: list_locks
+SELECT name, owner, token, until FROM {prefix}locks
+ WHERE until > (SELECT {now}) ORDER BY name LIMIT :limit;
+
+--------------------------------------------------------------------------------------- read
+
+-- name: list_runs
+SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
+       started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
+       args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
+       occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
+       result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
+  FROM {prefix}runs
+ WHERE seq < :before AND (:state::text IS NULL OR state = :state)
+   AND (:queue::text IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_runs_of_job
+SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
+       started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
+       args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
+       occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
+       result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
+  FROM {prefix}runs
+ WHERE job = :job AND seq < :before AND (:state::text IS NULL OR state = :state)
+   AND (:queue::text IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_runs_of_schedule
+SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
+       started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
+       args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
+       occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
+       result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
+  FROM {prefix}runs
+ WHERE schedule_id = :schedule_id AND seq < :before AND (:state::text IS NULL OR state = :state)
+   AND (:queue::text IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_attempts
+SELECT run_seq, number, worker_id, started_at, finished_at, outcome, error
+  FROM {prefix}attempts WHERE run_seq = :seq ORDER BY number LIMIT :limit;
+
+-- name: list_logs
+SELECT id, attempt, at, level, text FROM {prefix}logs
+ WHERE run_seq = :seq AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: list_events
+SELECT id, at, kind, run_id::text, name, detail FROM {prefix}events
+ WHERE id < :before AND (:run_id::uuid IS NULL OR run_id = :run_id) ORDER BY id DESC LIMIT :limit;
+
+-- name: count_runs
+SELECT state, count(*) AS runs FROM {prefix}runs GROUP BY state;
+
+-- name: count_schedules
+SELECT count(*) AS schedules, count(*) FILTER (WHERE paused) AS paused,
+       count(*) FILTER (WHERE error IS NOT NULL) AS broken FROM {prefix}schedules;
+
+-------------------------------------------------------------------------------------- prune
+
+-- name: old_runs
+-- Older than its state's retention and not among the last of its job.
+SELECT r.seq FROM {prefix}runs r
+ WHERE r.state = :state AND r.finished_at < (SELECT {now}) - make_interval(secs => :age_seconds)
+   AND r.state IN ('succeeded', 'dead', 'cancelled')
+   AND (SELECT count(*) FROM (SELECT 1 FROM {prefix}runs newer WHERE newer.job = r.job
+                                 AND newer.seq > r.seq LIMIT :keep_last) AS n) >= :keep_last
+ ORDER BY r.finished_at LIMIT :limit
+   FOR UPDATE SKIP LOCKED;
+
+-- name: old_occurrences
+-- The ledger outlives the runs, and is never cut past the cursor.
+DELETE FROM {prefix}occurrences
+ WHERE (schedule_id, occurrence) IN (
+       SELECT o.schedule_id, o.occurrence FROM {prefix}occurrences o
+         LEFT JOIN {prefix}schedules s ON s.id = o.schedule_id
+        WHERE o.recorded_at < (SELECT {now}) - make_interval(secs => :age_seconds)
+          AND (s.id IS NULL OR s.next_fire_at IS NULL OR o.last_occurrence < s.next_fire_at)
+        LIMIT :limit
+          FOR UPDATE OF o SKIP LOCKED)
+RETURNING schedule_id;

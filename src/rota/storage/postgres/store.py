@@ -1,0 +1,132 @@
+"""The store over PostgreSQL: the scripts, with the steps that one statement does better here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from rota.errors import MissingExtra, Unknown
+from rota.model.run import Claimed, Enqueued, NewRun, Run
+from rota.storage import rows
+from rota.storage.engine import Clock, Probe, Row, Transaction
+from rota.storage.scripts.admit import HELD_PER_KEY
+from rota.storage.store import Store
+
+if TYPE_CHECKING:
+    from rota.storage.postgres.engine import PostgresEngine
+
+
+class PostgresStore(Store):
+    engine: PostgresEngine
+
+    def claim(
+        self,
+        worker_id: str,
+        *,
+        queues: Sequence[str],
+        jobs: Sequence[str],
+        limit: int,
+        lease: timedelta,
+    ) -> list[Claimed]:
+        """One statement: what was picked but not claimed would otherwise stay locked meanwhile."""
+        found = self.engine.single_all(
+            "claim",
+            "claim_runs",
+            worker_id=worker_id,
+            queues=list(queues),
+            jobs=list(jobs),
+            limit=limit,
+            lease_seconds=lease.total_seconds(),
+        )
+        return [rows.claimed(row) for row in found]
+
+    def _admit_keys(self, tx: Transaction, keys: Collection[str]) -> int:
+        """All keys in one statement, and another one for runs that go on to want a second slot."""
+        admitted = 0
+        pending = set(keys)
+        while pending:
+            wanted = [
+                row["wanted_key"]
+                for row in tx.all("admit_runs", keys=sorted(pending), limit=HELD_PER_KEY)
+            ]
+            admitted += wanted.count(None)
+            pending = {key for key in wanted if key is not None}
+        return admitted
+
+    def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:
+        """The idempotency keys of all runs are taken at once."""
+        owners = self._take_keys(tx, new_runs)
+        answers = [
+            Enqueued(id=owner, created=owner == run.id)
+            for run in new_runs
+            for owner in [run.id if run.key is None else owners[run.job, run.key]]
+        ]
+        made = {answer.id for answer in answers if answer.created}
+        tx.many("insert_runs", [rows.new_run_row(run) for run in new_runs if run.id in made])
+        return answers
+
+    def _take_keys(self, tx: Transaction, new_runs: Sequence[NewRun]) -> dict[tuple[str, str], str]:
+        """Which run each (job, key) belongs to now. Within a batch the first one counts."""
+        first: dict[tuple[str, str], NewRun] = {}
+        for run in new_runs:
+            if run.key is not None:
+                first.setdefault((run.job, run.key), run)
+        # Sorted, so that two processes never wait for each other's keys.
+        asked = [
+            {
+                "job": job,
+                "key": key,
+                "run_id": run.id,
+                "ttl_seconds": None if run.key_ttl is None else run.key_ttl.total_seconds(),
+            }
+            for (job, key), run in sorted(first.items(), key=lambda item: item[0])
+        ]
+        owners = {(row["job"], row["key"]): row["run_id"] for row in tx.many("take_keys", asked)}
+        known = [pair for pair in first if pair not in owners]
+        if known:
+            jobs, keys = zip(*known, strict=True)
+            for row in tx.all("find_keys", jobs=jobs, keys=keys):
+                owners[row["job"], row["key"]] = row["run_id"]
+        return owners
+
+    def _run(self, tx: Transaction, run_id: str, statement: str = "run_by_id") -> Run:
+        if not _UUID.fullmatch(run_id):
+            raise Unknown(f"run {run_id!r} does not exist; `rota runs` lists them")
+        return super()._run(tx, run_id, statement)
+
+    def list_events(
+        self, *, run_id: str | None = None, before: int | None = None, limit: int
+    ) -> list[Row]:
+        if run_id is not None and not _UUID.fullmatch(run_id):
+            return []
+        return super().list_events(run_id=run_id, before=before, limit=limit)
+
+
+# A run's id is a uuid in its column; a text that is none names no run, here as on other engines.
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def open_postgres(
+    url: str,
+    *,
+    schema: str = "rota",
+    clock: Clock | None = None,
+    probe: Probe | None = None,
+    pool_size: int = 8,
+    prepare: bool = True,
+) -> Store:
+    """A store by URL; nothing is sent yet. `prepare=False` is for behind a transaction pooler."""
+    try:
+        from rota.storage.postgres.engine import PostgresEngine
+    except ImportError as fault:
+        if (fault.name or "").partition(".")[0] not in ("", "psycopg", "psycopg_binary"):
+            raise
+        raise MissingExtra(
+            f"a PostgreSQL store needs psycopg ({fault}); pip install 'rota[postgres]'"
+        ) from fault
+    engine = PostgresEngine(
+        url, schema=schema, clock=clock, probe=probe, pool_size=pool_size, prepare=prepare
+    )
+    return PostgresStore(engine)

@@ -1,0 +1,134 @@
+"""Hints between processes: NOTIFY says that there may be work, LISTEN hears it.
+
+Losing one costs only time, so nothing here ever raises into the work itself.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+
+from rota.errors import RotaError
+from rota.storage.postgres.pool import Connection
+
+# NOTIFY takes a lock of the whole server at commit. One in this time is enough to wake everybody.
+QUIET_SECONDS = 0.005
+# How often a listener looks whether it is to stop.
+LOOK_SECONDS = 0.25
+VERIFY_SECONDS = 2.0
+RETRY_SECONDS = 0.1
+LONGEST_RETRY_SECONDS = 10.0
+# A trial of the channel; nobody is woken by it.
+TRIAL = "trial "
+
+
+class Notifier:
+    """Sends at once, then at most once in QUIET_SECONDS; what was asked last is always sent."""
+
+    def __init__(self, send: Callable[[], None]) -> None:
+        self._send = send
+        self._changed = threading.Condition()
+        self._asked = False
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def notify(self) -> None:
+        with self._changed:
+            if self._closing:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="rota-notify", daemon=True)
+                self._thread.start()
+            self._asked = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Send what is still to be sent, and end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while self._next():
+            with suppress(psycopg.Error, RotaError):  # others look on their own within a second
+                self._send()
+            time.sleep(QUIET_SECONDS)
+
+    def _next(self) -> bool:
+        with self._changed:
+            while not (self._asked or self._closing):
+                self._changed.wait()
+            asked, self._asked = self._asked, False
+            return asked
+
+
+class Listener:
+    """Calls `wake` for each notification that is not our own, and after each reconnect."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        channel: str,
+        wake: Callable[[], None],
+        *,
+        ignore: str,
+    ) -> None:
+        self._connect, self._channel, self._wake, self._ignore = connect, channel, wake, ignore
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rota-wake", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        delay = RETRY_SECONDS
+        while not self._stopping.is_set():
+            try:
+                with self._connect() as connection:
+                    connection.execute(f'LISTEN "{self._channel}"')
+                    self._wake()  # what was said while nobody listened
+                    delay = RETRY_SECONDS
+                    self._hear(connection)
+            except (psycopg.Error, RotaError):
+                # Apart from each other, or all processes would come back at the same moment.
+                self._stopping.wait(random.uniform(delay / 2, delay))
+                delay = min(delay * 2, LONGEST_RETRY_SECONDS)
+
+    def _hear(self, connection: Connection) -> None:
+        while not self._stopping.is_set():
+            for heard in connection.notifies(timeout=LOOK_SECONDS, stop_after=1):
+                if heard.payload != self._ignore and not heard.payload.startswith(TRIAL):
+                    self._wake()
+
+
+def delivers(connect: Callable[[], Connection], channel: str, send: Callable[[str], None]) -> bool:
+    """Whether what one session sends reaches another one. A server that is away is believed."""
+    trial = TRIAL + uuid.uuid4().hex
+    try:
+        connection = connect()
+    except RotaError:
+        return True
+    with connection:
+        try:
+            connection.execute(f'LISTEN "{channel}"')
+            send(trial)
+        except psycopg.Error as fault:
+            return fault.sqlstate is None
+        deadline = time.monotonic() + VERIFY_SECONDS
+        while (left := deadline - time.monotonic()) > 0:
+            if any(n.payload == trial for n in connection.notifies(timeout=left, stop_after=1)):
+                return True
+        return False

@@ -1,0 +1,424 @@
+"""Probe points: a process may die at any of them, and leaves nothing or everything behind.
+
+A crash is a BaseException that the probe raises. Whoever comes next repeats the call, and its
+effect is there once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import pytest
+
+from rota.model.job import Job
+from rota.model.outcome import Outcome
+from rota.model.outcome import settle as decide
+from rota.model.plan import FirePlan
+from rota.model.retry import ONCE
+from rota.model.run import Claimed, NewRun, Run
+from rota.model.schedule import Schedule
+from rota.storage.store import Store
+from tests.conformance.support import (
+    ME,
+    Place,
+    VirtualClock,
+    all_runs,
+    claim,
+    claim_one,
+    enqueue,
+    enqueue_many,
+    ledger,
+    new_run,
+    plans,
+    put_schedule,
+    rescue,
+    settle,
+    slots,
+    states,
+    together,
+)
+
+TABLES = (
+    "meta", "jobs", "schedules", "schedule_changes", "occurrences", "runs", "run_keys", "slots",
+    "attempts", "logs", "workers", "locks", "queues", "events", "audit",
+)  # fmt: skip
+
+
+class Crash(BaseException):
+    """The end of a process."""
+
+
+class CrashAt:
+    """A probe that crashes once, at the nth point after it was armed."""
+
+    def __init__(self) -> None:
+        self.points: list[str] = []
+        self._left: int | None = None
+
+    def arm(self, number: int | None) -> None:
+        self.points.clear()
+        self._left = number
+
+    def __call__(self, point: str) -> None:
+        self.points.append(point)
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                self._left = None
+                raise Crash(point)
+
+
+@dataclass
+class Verb:
+    """A call, what must be there before it, and what it leaves when it has happened once."""
+
+    name: ClassVar[str]
+    store: Store
+    clock: VirtualClock
+    round: int
+    ids: list[str] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        raise NotImplementedError
+
+    def call(self, store: Store) -> object:
+        raise NotImplementedError
+
+    def complete(self) -> bool:
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Leave nothing that the next round would meet."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.name} {self.round}"
+
+
+class Fire(Verb):
+    name = "fire"
+    planned: list[FirePlan]
+    jobs: dict[str, Job]
+
+    def prepare(self) -> None:
+        for name, options in {
+            "merges": {"overlap": "wait", "catch_up": "all"},
+            "coalesces": {"overlap": "queue"},
+            "misses": {"catch_up": "none", "misfire_grace": timedelta(0)},
+        }.items():
+            put_schedule(self.store, f"{name}-{self.round}", **options)
+        self.clock.advance("31s")
+        self.planned, self.jobs = plans(self.store), self.store.jobs_named(["job"])
+
+    def call(self, store: Store) -> object:
+        return store.fire(self.planned, self.jobs)
+
+    def complete(self) -> bool:
+        wanted = {"merges": (2, 3), "coalesces": (1, 2), "misses": (0, 1)}
+        return {
+            plan.schedule.name.partition("-")[0]: (
+                len(self.store.list_runs(schedule_id=plan.schedule.id, limit=99)),
+                len(ledger(self.store, plan.schedule)),
+            )
+            for plan in self.planned
+            if self.store.schedule_named(plan.schedule.name).next_fire_at == plan.next_fire_at
+        } == wanted
+
+    def clear(self) -> None:
+        for plan in self.planned:
+            self.store.drop_schedule(plan.schedule.name, None, ME)
+
+
+class Enqueue(Verb):
+    name = "enqueue"
+    runs: list[NewRun]
+
+    def prepare(self) -> None:
+        self.runs = [new_run(concurrency_key=self.key, key=f"{self.key}/{n}") for n in range(2)]
+
+    def call(self, store: Store) -> object:
+        return store.enqueue(self.runs)
+
+    def complete(self) -> bool:
+        return (
+            states(self.store, [run.id for run in self.runs]) == ["queued", "held"]
+            and slots(self.store, f"c/{self.key}") == [1]
+            and not self.store.enqueue([new_run(key=f"{self.key}/0")])[0].created
+        )
+
+
+class EnqueuePlain(Verb):
+    name = "insert_runs"
+    runs: list[NewRun]
+
+    def prepare(self) -> None:
+        self.runs = [new_run() for _ in range(3)]
+
+    def call(self, store: Store) -> object:
+        return store.enqueue(self.runs)
+
+    def complete(self) -> bool:
+        return states(self.store, [run.id for run in self.runs]) == ["queued"] * 3
+
+
+class Promote(Verb):
+    name = "promote"
+
+    def prepare(self) -> None:
+        second = timedelta(seconds=1)
+        self.ids = enqueue_many(self.store, 2, concurrency_key=self.key, delay=second)
+        self.clock.advance("1s")
+
+    def call(self, store: Store) -> object:
+        return store.promote(10)
+
+    def complete(self) -> bool:
+        return (
+            states(self.store, self.ids) == ["queued", "held"]
+            and slots(self.store, f"c/{self.key}") == [1]
+        )
+
+
+class Claim(Verb):
+    name = "claim"
+
+    def prepare(self) -> None:
+        self.ids = enqueue_many(self.store, 2)
+
+    def call(self, store: Store) -> object:
+        # The worker's way after an answer it did not get: give back what it does not know of.
+        store.let_go_unknown("worker", [])
+        return claim(store)
+
+    def complete(self) -> bool:
+        return states(self.store, self.ids) == ["running"] * 2
+
+    def clear(self) -> None:
+        for run_id in self.ids:
+            self.store.cancel_run(run_id, None, ME)
+        self.clock.advance("1h")
+        rescue(self.store)
+
+
+class Settle(Verb):
+    name = "settle"
+    run: Claimed
+
+    def prepare(self) -> None:
+        self.ids = enqueue_many(self.store, 2, concurrency_key=self.key, priority=self.round)
+        self.run = claim_one(self.store)
+
+    def call(self, store: Store) -> object:
+        return settle(store, self.run, "failed", retry=ONCE, on_terminated=note_end)
+
+    def complete(self) -> bool:
+        return (
+            states(self.store, self.ids) == ["dead", "queued"]
+            and self.store.run(self.ids[0]).failures == 1
+            and slots(self.store, f"c/{self.key}") == [1]
+            and len(self.store.list_attempts(self.run.seq, limit=9)) == 1
+        )
+
+
+class SettlePlain(Verb):
+    name = "settle_runs"
+    runs: list[Claimed]
+
+    def prepare(self) -> None:
+        self.ids = enqueue_many(self.store, 2)
+        self.runs = claim(self.store)
+
+    def call(self, store: Store) -> object:
+        told = Outcome(kind="succeeded")
+        return store.settle([decide(run, told, retry=ONCE, max_lost=3) for run in self.runs])
+
+    def complete(self) -> bool:
+        return states(self.store, self.ids) == ["succeeded"] * 2
+
+
+class Rescue(Verb):
+    name = "settle"
+
+    def prepare(self) -> None:
+        self.ids = [enqueue(self.store)]
+        claim_one(self.store)
+        self.clock.advance("1h")
+
+    def call(self, store: Store) -> object:
+        return rescue(store)
+
+    def complete(self) -> bool:
+        run = self.store.run(self.ids[0])
+        rows = self.store.list_attempts(run.seq, limit=9)
+        return (run.state, run.lost, len(rows)) == ("queued", 1, 1)
+
+    def clear(self) -> None:
+        self.store.delete_run(self.ids[0], None, ME)
+
+
+class Prune(Verb):
+    name = "prune"
+
+    def prepare(self) -> None:
+        self.ids = enqueue_many(self.store, 2, key=self.key, concurrency_key=self.key)[:1]
+        settle(self.store, claim_one(self.store), "failed", retry=ONCE)
+        self.clock.advance("1h")
+
+    def call(self, store: Store) -> object:
+        return store.prune_runs("dead", age_seconds=1, keep_last=0, limit=10)
+
+    def complete(self) -> bool:
+        return all_runs(self.store) == []
+
+
+class PutSchedule(Verb):
+    name = "put_schedule"
+
+    def prepare(self) -> None:
+        if self.round % 2:
+            put_schedule(self.store, self.key.replace(" ", "-"), expr="1h")
+
+    def call(self, store: Store) -> object:
+        return put_schedule(store, self.key.replace(" ", "-"), expr="1m")
+
+    def complete(self) -> bool:
+        found: list[Schedule] = [
+            schedule
+            for schedule in self.store.list_schedules(limit=99)
+            if schedule.name == self.key.replace(" ", "-") and schedule.expr == "1m"
+        ]
+        if not found:
+            return False
+        changes = self.store.list_schedule_changes(found[0].id, before=10**9, limit=9)
+        return len(changes) == 1 + self.round % 2
+
+
+class Cancel(Verb):
+    name = "cancel_run"
+
+    def prepare(self) -> None:
+        self.ids = enqueue_many(self.store, 2, concurrency_key=self.key)
+
+    def call(self, store: Store) -> object:
+        if self.store.run(self.ids[0]).state != "cancelled":
+            store.cancel_run(self.ids[0], None, ME, note_end)
+        return None
+
+    def complete(self) -> bool:
+        return states(self.store, self.ids) == ["cancelled", "queued"]
+
+
+def note_end(run: Run) -> list[tuple[str, dict[str, Any]]]:
+    return [("INSERT INTO effects (run_id) VALUES (:run_id)", {"run_id": run.id})]
+
+
+VERBS: list[type[Verb]] = [
+    Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
+    Cancel,
+]  # fmt: skip
+every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
+Dump = Callable[[], list[Any]]
+
+
+@pytest.fixture
+def dump(place: Place) -> Dump:
+    """Everything that is stored, by a look from outside."""
+    place.execute("CREATE TABLE effects (run_id TEXT)")
+    connection = place.autocommit()
+    names = ["effects", *map(place.table, TABLES)]
+    return lambda: [
+        sorted(map(repr, connection.execute(f"SELECT * FROM {name}").fetchall())) for name in names
+    ]
+
+
+@every_verb
+def test_every_call_reports_where_it_could_die(
+    store: Store, place: Place, clock: VirtualClock, dump: Dump, verb: type[Verb]
+) -> None:
+    probe = CrashAt()
+    watched = place.open(probe=probe)
+    scene = verb(store, clock, 0)
+    scene.prepare()
+    probe.arm(None)
+    scene.call(watched)
+    points = [point for point in probe.points if not point.startswith("read.")]
+    names = [point.split(".") for point in points]
+    assert all(len(name) == 3 for name in names)
+    assert verb.name in {name[0] for name in names}
+    calls, sides = {tuple(name[:2]) for name in names}, {name[2] for name in names}
+    assert sides == {"before", "after"}
+    counts = Counter(points)
+    for call, statement in calls:
+        assert counts[f"{call}.{statement}.before"] == counts[f"{call}.{statement}.after"]
+        assert (call, "commit") in calls
+    assert points[-2:] == [f"{names[-1][0]}.commit.before", f"{names[-1][0]}.commit.after"]
+
+
+@every_verb
+def test_a_crash_anywhere_leaves_nothing_or_everything(
+    store: Store, place: Place, clock: VirtualClock, dump: Dump, verb: type[Verb]
+) -> None:
+    probe = CrashAt()
+    doomed = place.open(probe=probe)
+    left: list[str] = []
+    for number in range(1_000):
+        scene = verb(store, clock, number)
+        probe.arm(None)
+        scene.prepare()
+        before = dump()
+        probe.arm(number)
+        try:
+            scene.call(doomed)
+        except Crash as crash:
+            point = str(crash)
+        else:
+            break
+        probe.arm(None)
+        unchanged = dump() == before
+        assert unchanged or scene.complete() or verb is Claim, point
+        left.append("nothing" if unchanged else "everything")
+        scene.call(store)
+        assert scene.complete(), point
+        once = dump()
+        if verb is not Claim:
+            scene.call(store)
+            assert dump() == once, point
+        scene.clear()
+    assert left[0] == "nothing"
+    assert left[-1] == "everything"
+    assert len(left) >= 4
+
+
+def test_a_crash_in_one_thread_does_not_stop_the_others(
+    store: Store, place: Place, clock: VirtualClock
+) -> None:
+    lock, commits = threading.Lock(), iter(range(10**6))
+
+    def sometimes(point: str) -> None:
+        if point.endswith("commit.before"):
+            with lock:
+                number = next(commits)
+            if number % 5 == 4:
+                raise Crash(point)
+
+    shared = place.open(probe=sometimes)
+
+    def work() -> list[str]:
+        done = []
+        for _ in range(20):
+            run = new_run()
+            try:
+                shared.enqueue([run])
+            except (Crash, Exception):
+                continue
+            done.append(run.id)
+        return done
+
+    promised = {run_id for ids in together(*[work] * 8) for run_id in ids}
+    assert promised == {run.id for run in all_runs(store)}
+    assert 0 < len(promised) < 160

@@ -1,0 +1,48 @@
+"""Wake: work that another process made is noticed without asking, and losing a hint loses nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rota.storage.store import Store
+from tests.conformance.support import Place, enqueue, new_run
+
+SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working one
+
+
+@pytest.fixture
+def woken(store: Store) -> Iterator[threading.Event]:
+    assert store.has_wake_channel
+    event = threading.Event()
+    stop = store.listen(event.set)
+    yield event
+    stop()
+
+
+def test_another_process_wakes_us(place: Place, woken: threading.Event) -> None:
+    other = place.open()
+    woken.clear()
+    enqueue(other)
+    other.notify()
+    assert woken.wait(SOON_SECONDS)
+
+
+def test_a_caller_that_commits_wakes_us(
+    store: Store, place: Place, woken: threading.Event
+) -> None:
+    caller = place.begin()
+    store.enqueue_on(caller, [new_run()])
+    woken.clear()
+    caller.commit()
+    assert woken.wait(SOON_SECONDS)
+
+
+def test_who_stops_listening_hears_no_more(store: Store, place: Place) -> None:
+    heard = threading.Event()
+    store.listen(heard.set)()
+    heard.clear()
+    enqueue(place.open())
+    assert not heard.is_set()

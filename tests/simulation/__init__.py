@@ -1,0 +1,1 @@
+"""Seeded histories of many processes over one store, with crashes between any two statements."""

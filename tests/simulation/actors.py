@@ -1,0 +1,274 @@
+"""Who acts: processes with the loops of the real flow, handlers, producers and an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from rota.executors.attempt import conclude
+from rota.executors.context import Context, StopReason
+from rota.executors.protocol import Statement
+from rota.flow.events import Events, RunEvent
+from rota.flow.fire import Fire
+from rota.flow.promote import Promote
+from rota.flow.prune import Prune, Retention
+from rota.flow.rescue import Rescue
+from rota.flow.settle import Settler
+from rota.flow.worker import Worker
+from rota.model.job import Job
+from rota.model.outcome import Outcome
+from rota.model.run import Run
+from tests.simulation.clock import SECOND
+from tests.simulation.invariants import HEARD, token
+from tests.simulation.world import Actor
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+ENDS = {"job.completed": "succeeded", "job.failed": "dead", "job.cancelled": "cancelled"}
+OUTCOMES = ("succeeded", "failed", "retry", "snoozed", "cancelled")
+WEIGHTS = (60, 20, 7, 8, 5)
+
+
+class Hearer:
+    """Adds a row to the last transaction of a run."""
+
+    def on_terminated(self, run: Run) -> Sequence[Statement]:
+        sql = "INSERT INTO sim_ends (run_id, redo, state) VALUES (:run, :redo, :state)"
+        return [Statement(sql=sql, params={"run": run.id, "redo": run.redo, "state": run.state})]
+
+
+HEARER = Hearer()
+
+
+def hearer_of(job: str) -> Hearer | None:
+    return HEARER if job == HEARD else None
+
+
+class Waker:
+    """Stands where a loop's thread would be."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+
+class Process:
+    """One process: the parts it runs, wired as the service wires them."""
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        *,
+        parts: Sequence[str],
+        jobs: dict[str, Job],
+        slots: int,
+        batch: int,
+        retention: Retention,
+    ) -> None:
+        self.world, self.number, self.parts, self.jobs = world, number, parts, jobs
+        self.slots, self.batch, self.retention = slots, batch, retention
+        self.incarnation = 0
+        self.alive = self.stopping = False
+        self.loops: dict[str, Actor] = {}
+        self.handlers: list[Handler] = []
+        self.begin()
+
+    # Life
+
+    def begin(self) -> None:
+        self.incarnation += 1
+        self.name = f"p{self.number}.{self.incarnation}"
+        self.alive, self.stopping, self.loops, self.handlers = True, False, {}, []
+        world, store = self.world, self.world.store
+        events = Events()
+        for name, state in ENDS.items():
+            events.on(name, self._listener(state))
+        self.settler = Settler(
+            store,
+            jobs=self.jobs,
+            max_lost=world.max_lost,
+            events=events,
+            hearer_of=hearer_of,
+            settled=self._settled,
+            luck=world.rng.random,
+        )
+        if "worker" in self.parts:
+            self._begin_worker(events)
+        if "scheduler" in self.parts:
+            fire = Fire(
+                store,
+                monotonic=world.clock.monotonic,
+                fired=self._wake_worker,
+                pace=20.0,
+                batch=self.batch,
+            )
+            actor = self._loop("fire", fire.step)
+            actor.batch, actor.looked = self.batch, lambda: fire.guard._doubted is None
+        self._loop("promote", Promote(store, promoted=self._wake_worker).step)
+        self._loop("rescue", Rescue(store, self.settler, rescued=self._wake_worker).step)
+        self._loop("prune", Prune(store, retention=self.retention, interval=5.0).step)
+
+    def _begin_worker(self, events: Events) -> None:
+        world = self.world
+        self.worker = worker = Worker(
+            world.store,
+            worker_id=self.name,
+            jobs=self.jobs,
+            executors=self,
+            settler=self.settler,
+            events=events,
+            target="",
+            slots=self.slots,
+            lease=timedelta(microseconds=world.lease),
+        )
+        worker.renew.monotonic = world.clock.monotonic
+        worker.renew.renewed_at = world.clock.monotonic()
+        self._loop("claim", worker.claim.step)
+        self._loop("renew", worker.renew.step)
+        self._loop("settle", self.settler.step)
+        self._loop("watch", worker.watch)
+        worker.loops = {name: Waker(self._waker(name)) for name in self.loops}  # type: ignore[misc]
+        self.settler.on_put(self._waker("settle"))
+
+    def _loop(self, role: str, step: Callable[[], float]) -> Actor:
+        actor = Actor(f"{self.name}.{role}", step, role=role, process=self)
+        actor.wake_at = self.world.clock.elapsed
+        self.loops[role] = actor
+        self.world.actors.append(actor)
+        return actor
+
+    def crash(self) -> None:
+        """All threads end where they are; everything in memory is lost."""
+        self._end()
+        self.world.note(self.world.nobody, f"{self.name} is gone")
+        delay = self.world.rng.randrange(2 * self.world.lease)
+        self.world.at(self.world.clock.elapsed + delay, self.begin)
+
+    def _end(self) -> None:
+        self.alive = False
+        for actor in (*self.loops.values(), *self.handlers):
+            self.world.kill(actor)
+        self.loops, self.handlers = {}, []
+
+    def freeze(self, until: int) -> None:
+        """As if stopped by a signal: nothing in it goes on, renewals included."""
+        self.world.note(self.world.nobody, f"{self.name} is frozen until {until / SECOND:.6f}")
+        for actor in (*self.loops.values(), *self.handlers):
+            actor.frozen_until = until
+
+    def stop(self) -> None:
+        """A graceful stop without grace: claim nothing, release what runs, write it, end."""
+        if self.stopping:
+            return
+        self.world.note(self.world.nobody, f"{self.name} stops")
+        self.stopping = True
+        if "worker" in self.parts:
+            self.worker._stopping = True
+            for execution in self.worker.executions():
+                execution.finish(Outcome(kind="released", reason="the worker stopped"))
+        for actor in list(self.loops.values()):
+            self.stepped(actor)
+
+    def stepped(self, actor: Actor) -> None:
+        """While stopping: a loop ends with its step, the settle loop when all is written."""
+        if not self.stopping or actor.role not in self.loops or actor.strand is not None:
+            return
+        if actor.role == "settle" and self.settler._pending:
+            return
+        self.world.kill(actor)
+        del self.loops[actor.role]
+        if not self.loops:
+            self._end()
+            self.world.note(self.world.nobody, f"{self.name} has stopped")
+            self.world.at(self.world.clock.elapsed + SECOND, self.begin)
+
+    # Waking
+
+    def _waker(self, role: str) -> Callable[[], None]:
+        def wake() -> None:
+            if role in self.loops:
+                self.loops[role].wake_at = self.world.clock.elapsed
+
+        return wake
+
+    def _wake_worker(self) -> None:
+        self._waker("claim")()
+
+    def _settled(self) -> None:
+        self._waker("claim")()
+        self._waker("promote")()
+
+    def _listener(self, state: str) -> Callable[[RunEvent], None]:
+        def hear(event: RunEvent) -> None:
+            self.world.recorder.listener_told(event.run_id, event.attempt, state)
+
+        return hear
+
+    # An executor of every name, whose handlers need no thread
+
+    def get(self, name: str) -> Process:
+        return self
+
+    def start(self, context: Context, done: Callable[[Outcome], None]) -> bool:
+        self.world.recorder.handler_started(context.run_id, context.attempt, self)
+        handler = Handler(self, context, done)
+        self.handlers.append(handler)
+        self.world.actors.append(handler)
+        return True
+
+    def run(self, context: Context) -> Outcome:
+        raise AssertionError("start takes them all")
+
+
+class Handler(Actor):
+    """User code: it ends at some later time, with some outcome, and may heed a stop."""
+
+    plain = True
+
+    def __init__(
+        self, process: Process, context: Context, done: Callable[[Outcome], None]
+    ) -> None:
+        world = process.world
+        rng = world.rng
+        name = f"{process.name}.handler"
+        super().__init__(name, self._end, role="handler", process=process)
+        self.context, self.done = context, done
+        longest = rng.choice((SECOND, 3 * SECOND, world.lease, 3 * world.lease))
+        self.wake_at = world.clock.elapsed + rng.randrange(longest)
+        self.outcome: Outcome | None = self._outcome(rng.choices(OUTCOMES, WEIGHTS)[0])
+        if rng.random() < 0.7:
+            context.on_stop(self._stop)
+
+    def _outcome(self, kind: str) -> Outcome:
+        assert self.process is not None
+        world = self.process.world
+        told = token(self.context.run_id, self.context.attempt)
+        after = timedelta(seconds=world.rng.randrange(6))
+        if world.draining:
+            kind = "succeeded"
+        match kind:
+            case "succeeded":
+                return Outcome(kind="succeeded", result=told)
+            case "retry":
+                return Outcome(kind="failed", error=told, after=after)
+            case "failed":
+                return Outcome(kind="failed", error=told)
+            case "snoozed":
+                return Outcome(kind="snoozed", after=after)
+            case _:
+                return Outcome(kind="cancelled", reason=told)
+
+    def _stop(self, reason: StopReason) -> None:
+        assert self.process is not None
+        world = self.process.world
+        self.outcome = None
+        self.wake_at = min(self.wake_at, world.clock.elapsed + world.rng.randrange(SECOND))
+
+    def _end(self) -> float:
+        assert self.process is not None
+        if self in self.process.handlers:
+            self.process.handlers.remove(self)
+        self.done(conclude(self.outcome, self.context))
+        return 0.0

@@ -1,0 +1,28 @@
+"""What happened, line by line: the same seed gives the same lines."""
+
+from __future__ import annotations
+
+import hashlib
+
+SHOWN = 60
+
+
+class Violation(BaseException):
+    """A promise was broken. Not an Exception: no `except` on the way may hide it."""
+
+
+class History:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, elapsed: int, who: str, what: str) -> None:
+        self.lines.append(f"{elapsed / 1e6:11.6f} {who:<14} {what}")
+
+    def digest(self) -> str:
+        """Two histories with one digest are the same history."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
+
+    def tail(self, lines: int = SHOWN) -> str:
+        cut = len(self.lines) - lines
+        begin = [f"… {cut} lines before"] if cut > 0 else []
+        return "\n".join(begin + self.lines[-lines:])

@@ -1,0 +1,195 @@
+"""The real SQLite storage in memory, cut at every call and every statement.
+
+Around each call others may go on; inside a transaction nobody can (SQLite has one write lock),
+but the process may die, the database may be away, or the answer to a COMMIT may be lost.
+Triggers log every change of a row, so that the recorder sees what was committed and only that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rota.errors import Unavailable
+from rota.storage.engine import Transaction
+from rota.storage.sqlite.engine import SqliteEngine
+from rota.storage.store import Store
+from tests.simulation.baton import Crash
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+T = TypeVar("T")
+
+# What the recorder keeps of each table.
+TRACKED = {
+    "_rota_runs": (
+        "seq", "id", "job", "queue", "priority", "state", "due_at", "finished_at", "attempt",
+        "failures", "lost", "redo", "max_attempts", "overlap_key", "concurrency_key",
+        "concurrency_limit", "wanted_key", "schedule_id", "occurrence", "missed_count",
+        "worker_id", "lease_until", "error", "result", "cancel_requested_at",
+        "pause_requested_at",
+    ),
+    "_rota_schedules": (
+        "id", "name", "kind", "expr", "timezone", "dst", "anchor", "next_fire_at", "enabled",
+        "paused", "first_run", "starts_at", "ends_at", "error",
+    ),
+    "_rota_occurrences": (
+        "schedule_id", "occurrence", "last_occurrence", "count", "outcome", "run_id",
+        "recorded_at",
+    ),
+    "_rota_slots": ("key", "number", "owner_run"),
+    "_rota_run_keys": ("job", "key", "run_id", "until"),
+    "_rota_attempts": ("run_seq", "number", "outcome"),
+    "_rota_queues": ("name", "paused"),
+    "_rota_meta": ("key", "value"),
+    "sim_ends": ("run_id", "redo", "state"),
+}  # fmt: skip
+
+LOG = """
+CREATE TABLE sim_log (n INTEGER PRIMARY KEY, what TEXT NOT NULL, how TEXT NOT NULL, row TEXT NOT NULL);
+CREATE TABLE sim_ends (run_id TEXT NOT NULL, redo INTEGER NOT NULL, state TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong in one storage call: `kind` crash, away or unsure (a COMMIT without an
+    answer); `at` statement, before or after the commit."""
+
+    kind: str
+    at: str
+    statements: int = 0
+
+    def strike(self) -> None:
+        if self.kind == "crash":
+            raise Crash
+        fault = Unavailable(f"simulated: {self.kind} {self.at}")
+        fault.maybe_committed = self.kind == "unsure"
+        raise fault
+
+
+class SimulatedEngine(SqliteEngine):
+    """One connection for all simulated processes; the baton says whose call it is."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(":memory:", clock=world.clock.now, probe=self._at_point)
+        self.world = world
+        self._fault: Fault | None = None
+        self._statements_left = 0
+        _template().backup(self._writer)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self._writer
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        self.world.cut()
+        self._arm(self.world.draw_fault(writing=False))
+        try:
+            answer = super().read(work)
+        finally:
+            self._fault = None
+        self.world.cut()
+        return answer
+
+    def write(self, name: str, work: Callable[[Transaction], T]) -> T:
+        self.world.cut()
+        self._arm(self.world.draw_fault(writing=True))
+        try:
+            answer = super().write(name, work)
+        finally:
+            self._fault = None
+            self.world.committed()
+        self.world.cut()
+        return answer
+
+    def _arm(self, fault: Fault | None) -> None:
+        self._fault = fault
+        self._statements_left = fault.statements if fault is not None else 0
+
+    def _at_point(self, point: str) -> None:
+        fault = self._fault
+        if fault is None:
+            return
+        if point.endswith(".commit.after"):
+            if fault.at == "after":
+                fault.strike()
+        elif point.endswith(".commit.before"):
+            if fault.at != "after":
+                fault.strike()
+        elif fault.at == "statement":
+            if self._statements_left == 0:
+                fault.strike()
+            self._statements_left -= 1
+
+
+@cache
+def _template() -> sqlite3.Connection:
+    """A migrated store with the log; to copy it is ten times faster than to migrate."""
+    engine = SqliteEngine(":memory:")
+    engine.migrate()
+    connection = engine._writer
+    connection.executescript(LOG)
+    for table, columns in TRACKED.items():
+        for how, side in (("insert", "NEW"), ("update", "NEW"), ("delete", "OLD")):
+            values = ", ".join(f"{side}.{column}" for column in columns)
+            connection.execute(
+                f"CREATE TRIGGER sim_{table}_{how} AFTER {how} ON {table} BEGIN "
+                f"INSERT INTO sim_log (what, how, row) "
+                f"VALUES ('{table}', '{how}', json_array({values})); END"
+            )
+    return connection
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call of storage: the verb, and what it was given."""
+
+    verb: str
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        assert self.options is not None
+        return self.options[name]
+
+
+WATCHED = (
+    "due_schedules", "park_schedules", "fire", "enqueue", "promote", "admit", "claim",
+    "let_go_unknown", "renew", "settle", "sweep", "prune_runs", "prune_occurrences",
+    "put_jobs", "put_schedule", "pause_schedule", "resume_schedule", "drop_schedule",
+    "cancel_run", "redo_run", "pause_run", "resume_run", "delete_run", "pause_queue",
+    "resume_queue", "set_dispatch", "ensure_queues",
+)  # fmt: skip
+
+
+class WatchedStore(Store):
+    """Remembers what the actor who has the baton is asking for."""
+
+    def __init__(self, engine: SimulatedEngine) -> None:
+        super().__init__(engine)
+        self.world = engine.world
+
+
+def _watched(verb: str) -> Callable[..., Any]:
+    plain = getattr(Store, verb)
+
+    def call(self: WatchedStore, *args: Any, **options: Any) -> Any:
+        actor = self.world.current
+        outer, actor.asked = actor.asked, Asked(verb, args, options)
+        try:
+            answer = plain(self, *args, **options)
+            self.world.answered(answer)
+            return answer
+        finally:
+            actor.asked = outer
+
+    return call
+
+
+for _verb in WATCHED:
+    setattr(WatchedStore, _verb, _watched(_verb))

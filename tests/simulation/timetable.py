@@ -1,0 +1,214 @@
+"""What must hold for cursors and the ledger: each occurrence has one outcome, and one run at most.
+
+The induction is over commits: whenever a cursor moves, the ledger grows in the same transaction
+by exactly the occurrences that the cursor passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rota.model.duration import EPOCH, micros
+from rota.model.run import occurrence_id
+from rota.model.schedule import WAITING_FOR_RUN, Calendar, Schedule
+from tests.simulation.clock import SECOND
+from tests.simulation.history import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.recorder import Commit, Recorder
+    from tests.simulation.world import Actor, World
+
+NEVER = micros(WAITING_FOR_RUN)
+TIMING = ("kind", "expr", "timezone", "dst", "anchor", "first_run", "starts_at", "ends_at")
+
+
+def check_ledger_row(rec: Recorder, commit: Commit, row: Any, how: str) -> None:
+    match how:
+        case "insert":
+            last = rec.last_ledgered.get(row.schedule_id)
+            if last is not None and row.occurrence <= last:
+                raise Violation(f"schedule {row.schedule_id}: {row.occurrence} is ledgered twice")
+            rec.last_ledgered[row.schedule_id] = row.last_occurrence
+            if row.run_id is not None:
+                rec.stands_for[row.run_id] += row.count or 0
+        case "update":
+            raise Violation(f"the ledger was rewritten: {row}")
+        case "delete":
+            _check_pruned(rec, commit, row)
+
+
+def _check_pruned(rec: Recorder, commit: Commit, row: Any) -> None:
+    if commit.verb != "prune_occurrences":
+        raise Violation(f"{commit.verb} removed {row} from the ledger")
+    if row.recorded_at >= commit.now - round(commit.asked["age_seconds"] * SECOND):
+        raise Violation(f"{row} was removed from the ledger too young")
+    schedule = rec.schedules.get(row.schedule_id)
+    cursor = schedule.next_fire_at if schedule is not None else None
+    if cursor is not None and row.last_occurrence >= cursor:
+        raise Violation(f"{row} was removed from the ledger past the cursor {cursor}")
+
+
+def check_reading(world: World, actor: Actor) -> None:
+    """Remember whether the look at due schedules fell into a glitch of the clock."""
+    actor.misread = bool(world.glitch) and actor.readings > 0
+    actor.readings += not world.glitch
+
+
+def check_commit(rec: Recorder, commit: Commit) -> None:
+    ledger: dict[int, list[Any]] = {}
+    for row in commit.ledger:
+        ledger.setdefault(row.schedule_id, []).append(row)
+    for id in dict.fromkeys((*commit.schedules, *ledger)):
+        before, after = commit.schedules.get(id, rec.schedules.get(id)), rec.schedules.get(id)
+        rows = sorted(ledger.get(id, ()), key=lambda row: row.occurrence)
+        _check_schedule(rec, commit, before, after, rows)
+    if commit.fired or commit.ledger:
+        _check_fired(rec, commit)
+
+
+def _check_schedule(
+    rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]
+) -> None:
+    if before is None or after is None:
+        if rows or commit.verb not in ("put_schedule", "drop_schedule"):
+            raise Violation(f"{commit.verb} made or removed the schedule of {rows}")
+        return
+    if before.paused != after.paused and commit.verb not in ("pause_schedule", "resume_schedule"):
+        raise Violation(f"{commit.verb} changed the pause of {after.name}")
+    match commit.verb:
+        case "fire":
+            _check_fire(rec, commit, before, after, rows)
+        case "resume_schedule":
+            _check_resume(commit, before, after, rows)
+        case "put_schedule":
+            _check_edit(commit, before, after, rows)
+        case "settle" | "sweep":
+            _check_restart(commit, before, after)
+        case "pause_schedule":
+            if after.next_fire_at != before.next_fire_at or rows:
+                raise Violation(f"a pause moved the cursor of {after.name}")
+        case _:
+            raise Violation(f"{commit.verb} changed schedule {after.name}: {before} -> {after}")
+
+
+def _check_fire(rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
+    name, cursor, following = before.name, before.next_fire_at, after.next_fire_at
+    if commit.actor.misread:
+        raise Violation(f"{name} fired at a clock that had jumped a moment ago")
+    if following == cursor:
+        raise Violation(f"{name}: the ledger grew by {rows} and the cursor stayed")
+    if before.paused or not before.enabled:
+        raise Violation(f"{name} fired while it was paused or disabled")
+    if cursor is None or cursor > commit.now:
+        raise Violation(f"{name} fired {cursor} too early, at {commit.now}")
+    if following is not None and following <= cursor:
+        raise Violation(f"{name}: the cursor went back from {cursor} to {following}")
+    passed = list(_passed(before, following))
+    if not rows and passed[-1] <= rec.last_ledgered.get(before.id, 0):
+        return  # the ledger knew them all: only the cursor moves
+    _check_tiles(name, rows, passed)
+
+
+def _check_resume(commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
+    name, cursor, following = before.name, before.next_fire_at, after.next_fire_at
+    if cursor is None or cursor > commit.now:
+        if following != cursor or rows:
+            raise Violation(f"{name}: resume moved a cursor that was not due")
+        return
+    if following is not None and following <= commit.now:
+        raise Violation(f"{name}: resume left the cursor at {following}, in the past")
+    if any(row.outcome != "missed" for row in rows):
+        raise Violation(f"{name}: resume recorded {rows}")
+    _check_tiles(name, rows, list(_passed(before, following)))
+
+
+def _check_edit(commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
+    name, cursor, following = before.name, before.next_fire_at, after.next_fire_at
+    retimed = any(getattr(before, part) != getattr(after, part) for part in TIMING)
+    if retimed:
+        past = following is not None and following <= commit.now and after.kind != "once"
+        if past:
+            raise Violation(f"{name}: an edit put the cursor at {following}, in the past")
+    elif after.enabled and not before.enabled:
+        _check_resume(commit, before, after, rows)
+    elif following != cursor or rows:
+        raise Violation(f"{name}: an edit moved the cursor {cursor} -> {following}")
+
+
+def _check_restart(commit: Commit, before: Any, after: Any) -> None:
+    if before.next_fire_at == after.next_fire_at:
+        return
+    interval = _calendar(after.kind, after.expr, after.timezone, after.dst).interval
+    if before.next_fire_at != NEVER or after.anchor != "delay" or interval is None:
+        raise Violation(f"{commit.verb} moved the cursor of {after.name}")
+    if after.next_fire_at != commit.now + interval // timedelta(microseconds=1):
+        raise Violation(f"{after.name} does not restart one interval from now")
+
+
+def _check_tiles(name: str, rows: list[Any], passed: list[int]) -> None:
+    """Rows and stretches cover what the cursor passed: in order, without gap or overlap."""
+    place = 0
+    for row in rows:
+        end = place + (row.count or 0)
+        if passed[place : place + 1] != [row.occurrence] or end > len(passed):
+            raise Violation(f"{name}: the ledger says {row}, the calendar {passed[place:]}")
+        if passed[end - 1] != row.last_occurrence:
+            raise Violation(f"{name}: the stretch {row} does not end at {passed[end - 1]}")
+        place = end
+    if place != len(passed):
+        raise Violation(f"{name}: nothing in the ledger about {passed[place:]}")
+
+
+def _check_fired(rec: Recorder, commit: Commit) -> None:
+    made = {run.id: run for run in commit.fired}
+    fired = {row.run_id: row for row in commit.ledger if row.outcome == "fired"}
+    if made.keys() != fired.keys():
+        raise Violation(f"runs {sorted(made)} were made and {sorted(fired)} ledgered as fired")
+    for run_id, row in fired.items():
+        occurrence = EPOCH + timedelta(microseconds=row.occurrence)
+        if run_id != occurrence_id(row.schedule_id, occurrence):
+            raise Violation(f"run {run_id} does not have the id of its occurrence {row}")
+        if (made[run_id].schedule_id, made[run_id].occurrence) != row[:2]:
+            raise Violation(f"run {made[run_id].seq} is of another occurrence than {row}")
+    for run_id in {row.run_id for row in commit.ledger if row.run_id is not None}:
+        run = rec.runs.get(rec.run_by_id.get(run_id, 0))
+        if run is None:
+            raise Violation(f"the ledger names run {run_id}, which does not exist")
+        if run.missed_count != rec.stands_for[run_id]:
+            raise Violation(
+                f"run {run.seq} stands for {rec.stands_for[run_id]} occurrences and says "
+                f"{run.missed_count}"
+            )
+
+
+# The calendar
+
+
+def _passed(schedule: Any, following: int | None) -> Iterator[int]:
+    """The occurrences from the cursor up to, not including, where it stands now."""
+    calendar = _calendar(schedule.kind, schedule.expr, schedule.timezone, schedule.dst)
+    moment = begin = EPOCH + timedelta(microseconds=schedule.next_fire_at)
+    if following == NEVER:
+        yield schedule.next_fire_at
+        return
+    last = following - 1 if following is not None else schedule.ends_at
+    if last is None and schedule.kind != "once":
+        raise Violation(f"{schedule.name} ended, and its calendar goes on")
+    while True:
+        at = micros(moment)
+        if last is not None and at > last:
+            return
+        yield at
+        successor = calendar.next_after(moment, begin)
+        if successor is None:
+            return
+        moment = successor
+
+
+@lru_cache(maxsize=1_000)
+def _calendar(kind: str, expr: str, timezone: str, dst: str) -> Calendar:
+    told = Schedule(name="any", job="any", kind=kind, expr=expr, timezone=timezone, dst=dst)
+    return told.calendar
