@@ -21,26 +21,29 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Any, ParamSpec, TypeVar
 
 from rota.config import Settings, load_settings
-from rota.errors import Conflict, Invalid, LockNotHeld
+from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable, Unknown
 from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor
 from rota.executors.registry import Registry
 from rota.executors.signatures import signature_of
 from rota.flow.control import Control
-from rota.flow.enqueue import Enqueue, Options, find_job
+from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener
 from rota.flow.prune import Retention
 from rota.flow.service import PARTS, Service, ServiceOptions
 from rota.model.duration import format_duration, parse_duration, parse_instant
 from rota.model.job import DEFAULT_QUEUE, Job
+from rota.model.limits import check_key
 from rota.model.policies import DEFAULT_OVERLAP, PYTHON
 from rota.model.retry import Retry
 from rota.model.run import Enqueued, Run
-from rota.model.schedule import Schedule
+from rota.model.schedule import DEFINITION, Schedule
 from rota.storage.protocol import Actor, Storage
 from rota.storage.store import open_store
 from rota.task import HeldLock, Task
@@ -60,8 +63,9 @@ class Rota:
         self.settings: Settings = load_settings({"database": database, **settings})
         self.events = Events()
         self.executors = Registry()
-        self.python = PythonExecutor()
-        self.executors.register("python", self.python)
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._given: dict[str, Executor] = {}
+        self._equip()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
         self._storage = storage
@@ -100,10 +104,18 @@ class Rota:
             return self.job()(name)
 
         def define(function: Callable[P, R]) -> Task[P, R]:
-            retry = _retry(max_attempts, backoff, delay, max_delay, retry_jitter)
-            span = None if timeout is None else parse_duration(timeout, "timeout")
+            called = name or function.__name__
+            with _named(f"job {called!r}"):
+                retry = _retry(max_attempts, backoff, delay, max_delay, retry_jitter)
+                span = None if timeout is None else parse_duration(timeout, "timeout")
+                timing = _timing(schedule, every, at)
+                _refuse_unknown(when, _SCHEDULE_OPTIONS, _JOB_OPTIONS)
+                if timing is None and when:
+                    raise Invalid(
+                        f"{', '.join(when)} belongs to a schedule; add schedule=, every= or at="
+                    )
             made = Job(
-                name=name or function.__name__,
+                name=called,
                 executor="python",
                 source="code",
                 origin=self.settings.origin,
@@ -118,16 +130,12 @@ class Rota:
                 concurrency_key=concurrency_key,
                 concurrency_limit=concurrency_limit,
             )
+            # Everything is checked before anything is kept.
+            own = {"overlap": DEFAULT_OVERLAP[PYTHON], "overlap_key": made.overlap_key, **when}
+            planned = timing and self._make_schedule(called, made, timing, own)
             self.add_job(made, function)
-            timing = _timing(schedule, every, at)
-            if timing is not None:
-                when.setdefault("overlap", DEFAULT_OVERLAP[PYTHON])
-                self.schedule(made.name, made.name, **timing, overlap_key=made.overlap_key, **when)
-            elif when:
-                raise Invalid(
-                    f"job {made.name!r}: {', '.join(when)} belongs to a schedule; "
-                    "add schedule=, every= or at="
-                )
+            if planned:
+                self._add_schedule(planned)
             return Task(self, made, function)
 
         return define
@@ -140,6 +148,8 @@ class Rota:
             if function is not None:
                 self.python.register(job.name, function)
             self.executors.get(job.executor).check(job)
+            if function is not None:
+                self._functions[job.name] = function
             self._jobs[job.name] = job
 
     def schedule(
@@ -153,25 +163,48 @@ class Rota:
         **options: Any,
     ) -> Schedule:
         """A schedule of a job, saved when the app starts (at once if it runs)."""
-        timing = _timing(cron, every, at)
-        if timing is None:
-            raise Invalid(f"schedule {name!r} needs cron=, every= or at=")
-        kind, expr = _kind(**timing)
-        options.setdefault("timezone", self.settings.timezone)
-        if isinstance(options.get("retry"), Mapping):
-            options["retry"] = Retry.from_dict(options["retry"])
-        try:
-            made = Schedule(name=name, job=job, kind=kind, expr=expr, **options)
-        except TypeError as fault:
-            raise Invalid(f"schedule {name!r}: {_unknown_option(fault)}") from None
-        with self._guard:
-            self._schedules[name] = made
-            if self._service is not None:
-                self._save()
+        with _named(f"schedule {name!r}"):
+            timing = _timing(cron, every, at)
+            if timing is None:
+                raise Invalid("say when: add cron=, every= or at=")
+        made = self._make_schedule(name, self._jobs.get(job, job), timing, options)
+        self._add_schedule(made)
         return made
+
+    def _make_schedule(
+        self, name: str, job: Job | str, timing: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> Schedule:
+        """Checked as far as this process can: another one may have the job."""
+        told = {"timezone": self.settings.timezone, **options}
+        with _named(f"schedule {name!r}"):
+            _refuse_unknown(told, _SCHEDULE_OPTIONS)
+            kind, expr = _kind(**timing)
+            if isinstance(told.get("retry"), Mapping):
+                told["retry"] = Retry.from_dict(told["retry"])
+        job_name = job.name if isinstance(job, Job) else job
+        made = Schedule(name=name, job=job_name, kind=kind, expr=expr, **told)
+        if isinstance(job, Job):
+            with _named(f"schedule {name!r}"):
+                encode_args(job, made.args)
+        return made
+
+    def _add_schedule(self, made: Schedule) -> None:
+        with self._guard:
+            before = dict(self._schedules)
+            self._schedules[made.name] = made
+            self._saved.discard(f"schedule {made.name}")
+            if self._service is None:
+                return
+            try:
+                self._save()
+            except RotaError:
+                self._schedules = before
+                raise
+        self._changed()
 
     def executor(self, name: str, executor: Executor) -> None:
         """Register an executor in this process (others are found by entry point)."""
+        self._given[name] = executor
         self.executors.register(name, executor)
 
     def on(self, event: str) -> Callable[[Listener], Listener]:
@@ -235,13 +268,23 @@ class Rota:
         connection: Any,
         notify: bool,
     ) -> list[Enqueued]:
-        self._save()
-        job = self._jobs.get(name) or find_job(self.storage, name)
         try:
+            self._save()
+        except Unavailable as fault:
+            if connection is None:
+                raise
+            raise Unavailable(
+                "the jobs of this app are not saved yet, and your open transaction may be what "
+                f"keeps the store locked; call app.load() before you begin it ({fault})"
+            ) from fault
+        job = self._jobs.get(name) or find_job(self.storage, name)
+        with _named(f"job {name!r}"):
+            _refuse_unknown(options, _ENQUEUE_OPTIONS)
             chosen = Options(**options)
-        except TypeError as fault:
-            raise Invalid(f"job {name!r}: {_unknown_option(fault)}") from None
-        return self._enqueuer.many(job, payloads, chosen, connection=connection, notify=notify)
+        made = self._enqueuer.many(job, payloads, chosen, connection=connection, notify=notify)
+        if self._service is not None and (chosen.delay is not None or chosen.at is not None):
+            self._service.wake_all()  # the loop that promotes sleeps until what it knows is due
+        return made
 
     @functools.cached_property
     def _enqueuer(self) -> Enqueue:
@@ -250,6 +293,7 @@ class Rota:
     @contextmanager
     def lock(self, name: str, ttl: object = "30s") -> Iterator[HeldLock]:
         """Hold a lock across all processes; LockNotHeld if somebody else has it."""
+        check_key(name, "lock")
         seconds = parse_duration(ttl, "ttl").total_seconds()
         owner = f"{socket.gethostname()}:{os.getpid()}"
         token = self.storage.acquire_lock(name, owner, seconds)
@@ -309,8 +353,9 @@ class Rota:
         self.close()
 
     def close(self) -> None:
-        """Close the store and the executors."""
+        """Close the store and the executors; the next use opens them again."""
         self.executors.close()
+        self._equip()
         with self._guard:
             if self._storage is not None:
                 self._storage.close()
@@ -357,21 +402,28 @@ class Rota:
 
     # Wiring
 
+    def _equip(self) -> None:
+        """Executors of this process. A closed one does not run again, so each life has its own."""
+        self.python = PythonExecutor()
+        for name, function in self._functions.items():
+            self.python.register(name, function)
+        for name, executor in {"python": self.python, **self._given}.items():
+            self.executors.register(name, executor)
+
     def _save(self) -> None:
         """Put definitions into the store, once; the same definition changes nothing there."""
         with self._guard:
             new = [job for name, job in self._jobs.items() if f"job {name}" not in self._saved]
             if new:
                 self.storage.put_jobs(new)
+                self._saved |= {f"job {job.name}" for job in new}
             actor = Actor(by=_user(), via="code")
             for name, schedule in self._schedules.items():
                 if f"schedule {name}" not in self._saved:
-                    find_job(self.storage, schedule.job).signature.check(
-                        schedule.job, schedule.args
-                    )
+                    with _named(f"schedule {name!r}"):
+                        encode_args(find_job(self.storage, schedule.job), schedule.args)
                     self.storage.put_schedule(schedule, actor)
-            self._saved |= {f"job {job.name}" for job in new}
-            self._saved |= {f"schedule {name}" for name in self._schedules}
+                    self._saved.add(f"schedule {name}")
 
     @contextmanager
     def _using(self, storage: Storage) -> Iterator[None]:
@@ -463,8 +515,28 @@ def _grace(value: object) -> timedelta | None:
     return None if value in (None, "none") else parse_duration(value, "grace", zero=True)
 
 
-def _unknown_option(fault: TypeError) -> str:
-    return str(fault).partition("() ")[2] or str(fault)
+_SCHEDULE_OPTIONS = frozenset(DEFINITION) - {"name", "job", "kind", "expr"}
+_ENQUEUE_OPTIONS = frozenset(one.name for one in fields(Options))
+_JOB_OPTIONS = frozenset(inspect.signature(Rota.job).parameters) - {"self", "name", "when"}
+
+
+def _refuse_unknown(
+    told: Iterable[str], known: frozenset[str], also: frozenset[str] = frozenset()
+) -> None:
+    for name in told:
+        if name not in known:
+            close = get_close_matches(name, known | also, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(sorted(known))}"
+            raise Invalid(f"option {name!r} is unknown; {hint}")
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Say whose fault it is: a program defines many jobs and schedules."""
+    try:
+        yield
+    except (Invalid, Unknown) as fault:
+        raise type(fault)(f"{what}: {fault}") from None
 
 
 def _user() -> str:

@@ -14,8 +14,8 @@ from typing import Any
 from rota.errors import Invalid
 from rota.flow.prune import RETENTION
 from rota.model.cron import parse_zone
-from rota.model.duration import parse_duration
-from rota.model.limits import check_name, check_whole
+from rota.model.duration import format_duration, parse_duration
+from rota.model.limits import check_name, check_schema_name, check_whole
 
 FILE = "rota.toml"
 MAX_SLOTS = 10_000
@@ -44,13 +44,18 @@ class Settings:
                 f"database {self.database!r} is not a URL; "
                 "use sqlite:///rota.db or postgresql://user@host/name"
             )
+        check_schema_name(self.schema)
+        if self.origin is not None:
+            check_name(self.origin, "origin")
         check_whole(self.slots, "slots", 1, MAX_SLOTS)
         check_whole(self.max_lost, "max_lost", 1, 1_000)
         check_whole(self.keep_last, "keep_last", 0, 1_000_000)
         for queue in self.queues:
             check_name(queue, "queue")
         if self.lease < timedelta(seconds=1):
-            raise Invalid("lease must be at least 1s")
+            raise Invalid(f"lease {format_duration(self.lease)} must be at least 1s")
+        if not isinstance(self.timezone, str):
+            raise Invalid(f"timezone {self.timezone!r} must be text, such as 'Europe/Berlin'")
         parse_zone(self.timezone)
 
 
@@ -98,14 +103,21 @@ def _convert(name: str, value: Any) -> Any:
         case "slots" | "max_lost" | "keep_last":
             return _whole(value, name)
         case "queues":
-            named = value.split(",") if isinstance(value, str) else value
-            return tuple(queue.strip() for queue in named if queue.strip())
+            return _queues(value)
         case "retention":
             return _retention(value)
         case "scheduler":
             return value if isinstance(value, Scheduler) else _scheduler(value)
         case _:
             return value
+
+
+def _queues(value: Any) -> tuple[str, ...]:
+    named = value.split(",") if isinstance(value, str) else value
+    if not isinstance(named, list | tuple | set | frozenset):
+        raise Invalid(f"queues {value!r} must be names, such as ['mail', 'default']")
+    told = [name.strip() if isinstance(name, str) else name for name in named]
+    return tuple(check_name(name, "queue") for name in told if name != "")
 
 
 def _retention(value: Any) -> Mapping[str, timedelta]:

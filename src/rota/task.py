@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from rota.errors import LockNotHeld
+from rota.errors import Invalid, LockNotHeld
 from rota.model.duration import parse_duration
 from rota.model.job import Job
 from rota.model.run import Enqueued
@@ -53,7 +53,16 @@ class Task(Generic[P, R]):
             "delay": delay, "at": at, "key": key, "key_ttl": key_ttl, "priority": priority,
             "concurrency_key": concurrency_key, "concurrency_limit": concurrency_limit,
         }  # fmt: skip
+        self._refuse_ambiguous({**options, "connection": connection, "notify": None if notify else False})
         return self.app._enqueue(self.name, [args], options, connection, notify)[0]
+
+    def _refuse_ambiguous(self, options: Mapping[str, Any]) -> None:
+        for parameter in self.job.signature.parameters:
+            if options.get(parameter.name) is not None:
+                raise Invalid(
+                    f"job {self.name!r}: {parameter.name!r} is an argument of the job and an "
+                    f"option of enqueue; use enqueue_many([{{{parameter.name!r}: …}}])"
+                )
 
     def enqueue_many(
         self,

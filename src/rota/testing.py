@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -166,9 +167,11 @@ def in_memory(app: Rota, *, now: datetime | None = None) -> Iterator[Driver]:
         raise Conflict("the app is running; stop it before a test uses it")
     clock = Clock(now)
     storage = _memory(clock)
-    with app._using(storage):
-        yield Driver(app, storage, clock)
-    storage.close()
+    try:
+        with app._using(storage):
+            yield Driver(app, storage, clock)
+    finally:
+        storage.close()
 
 
 def _memory(clock: Clock) -> Storage:
@@ -180,7 +183,8 @@ def _memory(clock: Clock) -> Storage:
 def _span(span: object) -> timedelta:
     if isinstance(span, str):
         # '3 days' reads better in a test than '3d'.
-        number, _, unit = span.partition(" ")
-        if unit and number.isdigit():
-            span = f"{number}{unit.strip()[0]}"
+        span = _WORDS.sub(lambda found: found["number"] + found["unit"][0], span)
     return parse_duration(span, "advance", zero=True)
+
+
+_WORDS = re.compile(r"^(?P<number>[0-9]+) (?P<unit>second|minute|hour|day|week)s?$")

@@ -25,7 +25,7 @@ from rota.model.run import Claimed, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Probe, Row
-from rota.storage.scripts.catalog import Actor
+from rota.storage.scripts.changes import Actor
 from rota.storage.scripts.settle import OnTerminated, Settled
 from rota.storage.store import Store, open_store
 
@@ -113,7 +113,8 @@ class SqlitePlace(Place):
         return connection
 
     def autocommit(self) -> sqlite3.Connection:
-        return self.keep(sqlite3.connect(self.path, isolation_level=None))
+        opened = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        return self.keep(opened)
 
     def sqlalchemy(self) -> sqlalchemy.Engine:
         engine = sqlalchemy.create_engine(self.url, poolclass=sqlalchemy.NullPool)

@@ -134,7 +134,7 @@ def test_held_keys_are_told_once_each_in_pages(store: Store, place: Place) -> No
 
 @pytest.mark.parametrize("kind", ["succeeded", "failed", "timed_out", "cancelled"])
 def test_settle_hands_the_slot_to_the_next(store: Store, kind: str) -> None:
-    first, second, third = enqueue_many(store, 3, concurrency_key="c")
+    _, second, third = enqueue_many(store, 3, concurrency_key="c")
     settle(store, claim_one(store), kind, retry=ONCE)
     assert states(store, [second, third]) == ["queued", "held"]
     assert slots(store, "c/c") == [1]
@@ -183,7 +183,7 @@ def test_a_retry_keeps_its_slot(store: Store, clock: VirtualClock) -> None:
 
 @pytest.mark.parametrize("kind", ["released", "paused"])
 def test_an_interrupted_run_keeps_its_slot(store: Store, kind: str) -> None:
-    first, second = enqueue_many(store, 2, concurrency_key="c")
+    _, second = enqueue_many(store, 2, concurrency_key="c")
     settle(store, claim_one(store), kind)
     assert states(store, [second]) == ["held"]
     assert slots(store, "c/c") == [1]

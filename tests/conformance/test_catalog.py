@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.errors import Conflict, Unknown
+from rota.errors import Conflict, Invalid, Unknown
 from rota.model.job import Job
 from rota.model.retry import Retry
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
@@ -234,6 +234,25 @@ def test_a_schedule_that_does_not_exist_is_named(store: Store, act: str) -> None
         getattr(store, act)("nowhere", None, ME)
     with pytest.raises(Unknown, match="'nowhere'"):
         store.schedule_named("nowhere")
+
+
+@pytest.mark.parametrize(
+    "never",
+    [
+        {"kind": "cron", "expr": "0 0 1 1 *", "ends_at": "2025-01-02T00:00:00Z"},
+        {"ends_at": "2025-01-01T00:00:09Z"},
+    ],
+)
+def test_what_will_never_occur_is_refused_when_it_is_saved(
+    store: Store, clock: VirtualClock, never: dict[str, str]
+) -> None:
+    with pytest.raises(Invalid, match=r"'schedule'.*no occurrence from now on"):
+        put_schedule(store, **never)
+    assert store.list_schedules(limit=9) == []
+    before = put_schedule(store)
+    with pytest.raises(Invalid, match=r"'schedule'.*no occurrence from now on"):
+        put_schedule(store, **never)
+    assert store.schedule_named("schedule") == before
 
 
 # Pause and resume

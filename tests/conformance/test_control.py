@@ -81,9 +81,7 @@ def test_a_running_run_is_asked_to_pause(store: Store, clock: VirtualClock) -> N
 
 
 @pytest.mark.parametrize("kind", ["succeeded", "failed", "cancelled"])
-def test_a_redo_starts_over_with_fresh_counts(
-    store: Store, clock: VirtualClock, kind: str
-) -> None:
+def test_a_redo_starts_over_with_fresh_counts(store: Store, clock: VirtualClock, kind: str) -> None:
     run_id = enqueue(store)
     settle(store, claim_one(store), kind, retry=ONCE, result='"x"')
     clock.advance("1h")
@@ -139,9 +137,7 @@ def test_a_deleted_run_is_gone(store: Store) -> None:
 # Whoever is asked for
 
 
-@pytest.mark.parametrize(
-    "act", ["cancel_run", "pause_run", "resume_run", "redo_run", "delete_run"]
-)
+@pytest.mark.parametrize("act", ["cancel_run", "pause_run", "resume_run", "redo_run", "delete_run"])
 def test_a_run_that_does_not_exist_is_named(store: Store, act: str) -> None:
     with pytest.raises(Unknown, match=NOBODY):
         getattr(store, act)(NOBODY, None, ME)

@@ -59,7 +59,9 @@ def test_everything_the_caller_said_is_kept(store: Store) -> None:
     assert (json.loads(run.args), run.backoff) == ({"n": 1}, told.backoff)
 
 
-@pytest.mark.parametrize("text", ["Grüße, 世界 🎉", "a\0b", "'; DROP TABLE runs; --", "%s {prefix}"])
+@pytest.mark.parametrize(
+    "text", ["Grüße, 世界 🎉", "a\0b", "'; DROP TABLE runs; --", "%s {prefix}"]
+)
 def test_any_text_in_the_arguments_comes_back(store: Store, text: str) -> None:
     enqueue(store, args=json.dumps({"text": text, "big": 2**63 + 1, "deep": [[{}]]}))
     assert json.loads(claim_one(store).args) == {"text": text, "big": 2**63 + 1, "deep": [[{}]]}

@@ -26,6 +26,7 @@ from tests.conformance.support import (
     enqueue,
     enqueue_many,
     new_run,
+    put_job,
     put_schedule,
     settle,
     slots,
@@ -76,9 +77,7 @@ def test_a_rollback_leaves_nothing(store: Store, begin: Begin) -> None:
     assert store.enqueue([new_run(key="k")])[0].created
 
 
-def test_the_callers_own_rows_commit_with_the_run(
-    store: Store, place: Place, begin: Begin
-) -> None:
+def test_the_callers_own_rows_commit_with_the_run(store: Store, place: Place, begin: Begin) -> None:
     place.execute("CREATE TABLE orders (id INTEGER)")
     for end in ("rollback", "commit"):
         caller = begin()
@@ -117,7 +116,7 @@ def test_a_keyed_run_takes_no_slot_until_it_is_admitted(store: Store, begin: Beg
 
 def test_a_fault_inside_leaves_the_callers_transaction_usable(store: Store, begin: Begin) -> None:
     caller = begin()
-    with pytest.raises(Exception, match="."):
+    with pytest.raises(Exception, match=r"."):
         store.enqueue_on(caller, [new_run(), new_run(priority="not a number")])
     (made,) = store.enqueue_on(caller, [new_run()])
     caller.commit()
@@ -156,6 +155,27 @@ def test_an_open_transaction_delays_nobody(store: Store, place: Place, clock: Vi
     assert states(store, [one.id for one in made]) == ["held"] * 3
     settle(store, fired)
     assert states(store, [one.id for one in made]) == ["queued", "held", "held"]
+
+
+def test_an_open_transaction_that_names_a_new_queue_delays_nobody(
+    store: Store, place: Place
+) -> None:
+    if place.engine == "sqlite":
+        pytest.skip("one writer at a time")
+    caller = place.begin()
+    store.enqueue_on(caller, [new_run(queue="fresh")])
+    put_job(store, "other", queue="fresh")
+    mine = enqueue(store, queue="fresh")
+    assert [run.id for run in claim(store, queues=["fresh"])] == [mine]
+    caller.commit()
+    assert len(claim(store, queues=["fresh"])) == 1
+
+
+def test_a_run_in_a_new_queue_is_claimed_once_it_is_committed(store: Store, begin: Begin) -> None:
+    caller = begin()
+    (made,) = store.enqueue_on(caller, [new_run(queue="fresh")])
+    caller.commit()
+    assert [run.id for run in claim(store)] == [made.id]
 
 
 def test_runs_committed_late_are_admitted_by_the_next_look(store: Store, place: Place) -> None:

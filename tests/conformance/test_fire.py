@@ -450,6 +450,38 @@ def test_catch_up_one_counts_what_its_run_stands_for(store: Store, clock: Virtua
     assert coalesced["last_occurrence"] == BEGINNING + 60 * SECONDS
 
 
+@pytest.mark.parametrize(
+    ("options", "outcome"),
+    [({"overlap": "skip"}, "skipped"), ({"overlap": "queue", "queue_max": 0}, "dropped")],
+)
+def test_what_a_skipped_run_would_have_stood_for_is_skipped_too(
+    store: Store, clock: VirtualClock, options: dict[str, Any], outcome: str
+) -> None:
+    schedule = put_schedule(store, overlap_key="job job", **options)
+    enqueue(store, overlap_key="job job")
+    clock.advance("30s")
+    assert tick(store) == 0
+    rows = ledger(store, schedule)
+    assert [(row["outcome"], row["count"], row["run_id"]) for row in rows] == [
+        (outcome, 1, None),
+        (outcome, 2, None),
+    ]
+
+
+def test_what_is_merged_counts_all_it_stands_for(store: Store, clock: VirtualClock) -> None:
+    schedule = put_schedule(store, overlap="wait")
+    repeat(store, clock, 2)
+    clock.advance("30s")
+    assert tick(store) == 0
+    held = all_runs(store)[-1]
+    assert held.missed_count == 4
+    assert [(row["outcome"], row["run_id"]) for row in ledger(store, schedule)[1:]] == [
+        ("fired", held.id),
+        ("coalesced", held.id),
+        ("coalesced", held.id),
+    ]
+
+
 def test_catch_up_none_records_what_it_missed(store: Store, clock: VirtualClock) -> None:
     schedule = put_schedule(store, catch_up="none", misfire_grace=timedelta(seconds=5))
     clock.advance("67s")

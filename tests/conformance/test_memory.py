@@ -57,7 +57,7 @@ def test_each_is_a_world_of_its_own(store: Store, clock: VirtualClock) -> None:
 
 
 def test_a_failed_write_leaves_nothing(store: Store) -> None:
-    with pytest.raises(Exception, match="."):
+    with pytest.raises(Exception, match=r"."):
         enqueue_many(store, 3, priority="not a number")
     assert all_runs(store) == []
 

@@ -178,10 +178,9 @@ class Promote(Verb):
         return store.promote(10)
 
     def complete(self) -> bool:
-        return (
-            states(self.store, self.ids) == ["queued", "held"]
-            and slots(self.store, f"c/{self.key}") == [1]
-        )
+        return states(self.store, self.ids) == ["queued", "held"] and slots(
+            self.store, f"c/{self.key}"
+        ) == [1]
 
 
 class Claim(Verb):

@@ -32,9 +32,7 @@ def test_a_run_enters_the_queue_when_it_is_due(store: Store, clock: VirtualClock
     assert (run.state, run.due_at, run.queued_at) == ("queued", clock(), clock())
 
 
-def test_promote_is_bounded_and_takes_the_earliest_first(
-    store: Store, clock: VirtualClock
-) -> None:
+def test_promote_is_bounded_and_takes_the_earliest_first(store: Store, clock: VirtualClock) -> None:
     late, early = enqueue(store, delay=2 * HOUR), enqueue(store, delay=HOUR)
     clock.advance("3h")
     assert store.promote(1) == 1

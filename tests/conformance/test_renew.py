@@ -57,6 +57,16 @@ def test_a_renewal_tells_of_a_pause(store: Store) -> None:
     assert store.renew([(run.seq, run.attempt)], LEASE) == [Renewed(run.seq, False, True)]
 
 
+def test_cancels_are_told_between_renewals_too(store: Store) -> None:
+    enqueue_many(store, 4)
+    asked, left_alone, ended, unnamed = claim(store)
+    for run in (asked, ended, unnamed):
+        store.cancel_run(run.id, None, ME)
+    settle(store, ended, "cancelled")
+    assert store.cancel_requests([asked.seq, left_alone.seq, ended.seq]) == [asked.seq]
+    assert store.cancel_requests([]) == []
+
+
 def test_lost_runs_are_not_answered(store: Store, clock: VirtualClock) -> None:
     enqueue_many(store, 4)
     mine, settled, rescued, taken = claim(store)
@@ -83,12 +93,12 @@ def test_progress_is_the_last_word_of_the_holder(store: Store) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
     store.set_progress(run.seq, 1, "10 %")
-    store.set_progress(run.seq, 1, "20 % – läuft")
+    store.set_progress(run.seq, 1, "20 %, läuft")
     store.set_progress(run.seq, 2, "from the future")
-    assert store.run(run_id).progress == "20 % – läuft"
+    assert store.run(run_id).progress == "20 %, läuft"
     settle(store, run, "released")
     store.set_progress(run.seq, 1, "late")
-    assert store.run(run_id).progress == "20 % – läuft"
+    assert store.run(run_id).progress == "20 %, läuft"
 
 
 def test_log_lines_come_back_in_order_and_in_pages(store: Store, clock: VirtualClock) -> None:

@@ -58,7 +58,7 @@ def test_lost_attempts_are_counted_apart_from_failures(store: Store, clock: Virt
 
 
 def test_expired_runs_come_in_pages_the_oldest_first(store: Store, clock: VirtualClock) -> None:
-    first, second, third = enqueue_many(store, 3)
+    first, second, _ = enqueue_many(store, 3)
     for _ in range(3):
         claim(store, 1)
         clock.advance("1s")

@@ -129,6 +129,20 @@ def test_an_attempt_ends_once(store: Store, clock: VirtualClock, kind: str) -> N
     assert store.run(run_id) == before
 
 
+def test_of_two_attempts_in_one_call_the_later_counts(store: Store) -> None:
+    run_id = enqueue(store)
+    first = claim_one(store)
+    settle(store, first, "released")
+    second = claim_one(store)
+    ended = [
+        decide(second, Outcome(kind="succeeded"), retry=ONCE, max_lost=3),
+        decide(first, Outcome(kind="failed"), retry=ONCE, max_lost=3),
+    ]
+    assert store.settle(ended) == [Settled(second.seq, "succeeded")]
+    assert states(store, [run_id]) == ["succeeded"]
+    assert len(store.list_attempts(first.seq, limit=9)) == 2
+
+
 def test_of_two_settles_at_once_one_counts(store: Store, place: Place) -> None:
     enqueue_many(store, 10)
     runs = claim(store)
@@ -282,9 +296,7 @@ Effects = Callable[[], list[str]]
 
 def test_statements_commit_with_the_end_of_a_run(store: Store, effects: Effects) -> None:
     ids = enqueue_many(store, 2)
-    ended = [
-        decide(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3) for run in claim(store)
-    ]
+    ended = [decide(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3) for run in claim(store)]
     store.settle(ended, note_end)
     store.settle(ended, note_end)
     assert effects() == sorted(ids)
@@ -331,9 +343,7 @@ def test_statements_that_fail_are_undone_alone_and_said(store: Store, effects: E
 
 def test_a_failing_statement_leaves_its_neighbours_alone(store: Store, effects: Effects) -> None:
     ids = enqueue_many(store, 3)
-    ended = [
-        decide(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3) for run in claim(store)
-    ]
+    ended = [decide(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3) for run in claim(store)]
     store.settle(ended, lambda run: broken_end(run) if run.id == ids[1] else note_end(run))
     assert states(store, ids) == ["succeeded"] * 3
     assert effects() == sorted([ids[0], ids[2]])

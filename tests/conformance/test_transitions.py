@@ -1,4 +1,4 @@
-"""Every event in every state: what the table allows leads where it says, all else changes nothing."""
+"""Every event in every state: the table's word leads where it says, all else changes nothing."""
 
 from __future__ import annotations
 

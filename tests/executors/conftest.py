@@ -122,6 +122,12 @@ def begin(executor: PythonExecutor, threads: ThreadPoolExecutor) -> Begin:
     return run
 
 
+@pytest.fixture
+def alone(executor: PythonExecutor) -> None:
+    """No child is left of earlier tests: the next call starts one, and later ones share it."""
+    executor.retire()
+
+
 def is_gone(pid: int) -> bool:
     """Ended, or a zombie that its new parent has not collected yet."""
     try:

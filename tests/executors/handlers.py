@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import hashlib
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -110,6 +112,27 @@ def hold_lock(ctx: Context) -> int:
 
 def echo(value: Any) -> Any:
     return value
+
+
+def use_a_pool(numbers: list[int]) -> list[Any]:
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return [os.getpid(), pool.map(abs, numbers)]
+
+
+class Task:
+    """What a decorator makes of a function: callable, and not a function."""
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, **args: Any) -> Any:
+        return self.function(**args)
+
+
+@Task
+async def decorated(at: datetime) -> str:
+    return at.isoformat()
 
 
 # The patient: they wait until they are ended

@@ -84,6 +84,20 @@ def test_async_handlers_run_in_a_child_too(begin: Begin) -> None:
     assert result(begin("later")) == "later"
 
 
+def test_a_decorated_function_is_called_through_its_decorator(begin: Begin) -> None:
+    told = result(begin("decorated", {"at": "2026-03-01T12:00:00Z"}))
+    assert told == "2026-03-01T12:00:00+00:00"
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_handler_may_use_processes_of_its_own(begin: Begin) -> None:
+    attempt = begin("use_a_pool", {"numbers": [1, -2]})
+    used, numbers = result(attempt)
+    assert numbers == [1, 2]
+    assert attempt.port.lines == []
+    assert result(begin("pid")) == used
+
+
 def test_a_failure_shows_the_users_frames_only(begin: Begin) -> None:
     error = str(begin("fail").outcome.error)
     assert "KeyError: 'inner'" in error
@@ -151,6 +165,7 @@ def test_errors_of_the_worker_are_raised_in_the_handler(begin: Begin) -> None:
     assert "RotaError: ZeroDivisionError: bug" in str(begin("hold_lock", port=port).outcome.error)
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_context_ends_with_its_attempt(begin: Begin) -> None:
     assert result(begin("use_old_context")) == "kept"
     again = begin("use_old_context")
@@ -158,9 +173,18 @@ def test_a_context_ends_with_its_attempt(begin: Begin) -> None:
     assert again.port.progress == []
 
 
+def test_a_worker_that_cannot_keep_lines_does_not_leave_the_child(executor: PythonExecutor) -> None:
+    port = Port()
+    port.answers = {"log": MemoryError("no room")}
+    with pytest.raises(MemoryError):
+        executor.run(make_context("talk", port=port))
+    assert not executor._children._busy
+
+
 # Reuse
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_warm_child_is_used_again_for_any_job(begin: Begin) -> None:
     first = result(begin("pid", job="one"))
     assert result(begin("pid", job="two")) == first
@@ -173,6 +197,7 @@ def test_calls_at_a_time_have_a_child_each(begin: Begin) -> None:
     assert waiting.stop("cancelled").outcome.kind == "cancelled"
 
 
+@pytest.mark.usefixtures("alone")
 def test_another_version_gets_a_fresh_child(begin: Begin) -> None:
     first = result(begin("pid", description="one"))
     assert result(begin("pid", description="one")) == first
@@ -226,6 +251,7 @@ def test_a_script_is_loaded_without_running_its_main_part(begin: Begin, tmp_path
     )
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_mess_is_cleaned_up_and_the_child_kept(begin: Begin, tmp_path: Path) -> None:
     made = result(begin("make_a_mess", {"folder": str(tmp_path)}))
     after = begin("look_around")
@@ -235,6 +261,7 @@ def test_a_mess_is_cleaned_up_and_the_child_kept(begin: Begin, tmp_path: Path) -
     assert after.port.lines == ["heard"]
 
 
+@pytest.mark.usefixtures("alone")
 def test_ended_processes_are_collected_and_the_child_kept(begin: Begin) -> None:
     first = result(begin("leave_zombie"))
     assert result(begin("pid")) == first
@@ -258,6 +285,7 @@ def test_closed_output_retires_the_child(begin: Begin) -> None:
     assert result(begin("pid")) != left
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_child_that_died_while_idle_is_not_noticed(begin: Begin) -> None:
     idle = result(begin("pid"))
     os.kill(idle, signal.SIGKILL)
@@ -296,6 +324,24 @@ def test_closing_ends_what_runs_and_releases_it(threads: ThreadPoolExecutor) -> 
     children.close()
     assert attempt.outcome.kind == "released"
     assert children.run(make_context("pid"), "1").kind == "released"
+
+
+@pytest.mark.parametrize(
+    ("executable", "error"),
+    [
+        ("/bin/false", "child process could not start, exited with code 1: "),
+        ("/nonexistent", "child process could not start: [Errno 2] No such file or directory"),
+    ],
+)
+def test_a_child_that_cannot_start_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, executable: str, error: str
+) -> None:
+    children = Children()
+    monkeypatch.setattr(sys, "executable", executable)
+    outcome = children.run(make_context("pid"), "1")
+    assert outcome.kind == "failed"
+    assert str(outcome.error).startswith(error)
+    children.close()
 
 
 def test_a_warm_call_is_quick_and_a_fresh_child_starts_soon() -> None:
@@ -368,6 +414,14 @@ def test_a_stop_before_the_start_runs_nothing(executor: PythonExecutor) -> None:
     context = make_context("exit_hard")
     context.stop("cancelled")
     assert executor.run(context).kind == "cancelled"
+
+
+def test_a_stop_that_comes_before_its_call_is_heard() -> None:
+    children = Children(kill_after=1000)
+    context = make_context("wait_politely")
+    context.stop("cancelled")
+    assert children.run(context, "1").kind == "cancelled"
+    children.close()
 
 
 def test_the_whole_family_ends(begin: Begin) -> None:
@@ -445,7 +499,7 @@ def test_an_idle_child_ends_with_a_killed_worker() -> None:
         ("interrupt", "KeyboardInterrupt"),
         ("recurse", "RecursionError: maximum recursion depth exceeded"),
         ("close_everything", "the handler closed the descriptors of its child process"),
-        ("babble_on_the_channel", "the handler closed the descriptors of its child process"),
+        ("babble_on_the_channel", "wrote to a descriptor of its child process that is not its own"),
     ],
 )
 def test_poison_fails_its_own_attempt_only(begin: Begin, handler: str, error: str) -> None:
@@ -468,6 +522,7 @@ def test_nothing_of_ours_is_written_into_the_users_files(begin: Begin, tmp_path:
     assert path.read_bytes() == b""
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_fork_answers_once(begin: Begin) -> None:
     original = result(begin("fork_and_return"))
     assert result(begin("pid")) == original

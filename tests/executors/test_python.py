@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -320,6 +321,17 @@ def test_a_job_that_is_not_registered_is_loaded_here(executor: PythonExecutor) -
     assert not executor.start(context, lambda outcome: None)
     assert executor.run(context).result == '"later"'
     assert executor.run(make_context("no_such", isolation="thread")).kind == "failed"
+
+
+def test_a_file_runs_here_too_and_an_edit_is_seen(executor: PythonExecutor, tmp_path: Path) -> None:
+    path = tmp_path / "job.py"
+    for number in ("1", "2"):
+        path.write_text(f"async def run(): return {number}\n")
+        spec = {"file": str(path), "version": number}
+        for _ in range(2):
+            context = make_context(isolation="thread", job="file", spec=spec)
+            assert executor.run(context).result == number
+        assert executor.start(context, lambda outcome: None)
 
 
 def test_the_address_of_a_function() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -16,9 +17,11 @@ from rota.flow.prune import Prune, Retention
 from rota.flow.rescue import Rescue
 from rota.flow.settle import Settler
 from rota.flow.worker import Worker
+from rota.model.duration import micros
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.run import Run
+from rota.model.transitions import TERMINAL
 from tests.simulation.clock import SECOND
 from tests.simulation.invariants import HEARD, token
 from tests.simulation.world import Actor
@@ -49,7 +52,7 @@ def hearer_of(job: str) -> Hearer | None:
 class Waker:
     """Stands where a loop's thread would be."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self.wake = wake
 
 
@@ -129,15 +132,47 @@ class Process:
         self._loop("renew", worker.renew.step)
         self._loop("settle", self.settler.step)
         self._loop("watch", worker.watch)
-        worker.loops = {name: Waker(self._waker(name)) for name in self.loops}  # type: ignore[misc]
+        # Loops that are not simulated (beat, notes) have nobody to wake.
+        worker.loops = defaultdict(Waker)  # type: ignore[assignment]
+        worker.loops.update({name: Waker(self._waker(name)) for name in self.loops})  # type: ignore[misc]
         self.settler.on_put(self._waker("settle"))
 
     def _loop(self, role: str, step: Callable[[], float]) -> Actor:
         actor = Actor(f"{self.name}.{role}", step, role=role, process=self)
         actor.wake_at = self.world.clock.elapsed
+        actor.useful = lambda: self._has_work(role)
         self.loops[role] = actor
         self.world.actors.append(actor)
         return actor
+
+    def _has_work(self, role: str) -> bool:
+        """Whether a step would do more than look."""
+        world, recorder = self.world, self.world.recorder
+        match role:
+            case "claim":
+                claim = self.worker.claim
+                return claim.uncertain or (self.worker.free() > 0 and bool(recorder.queued()))
+            case "settle":
+                return bool(self.settler._pending)
+            case "renew":
+                since = world.clock.monotonic() - self.worker.renew.renewed_at
+                return bool(self.worker._executions) and since * SECOND >= world.lease / 3 - SECOND
+            case "watch":
+                now = world.clock.monotonic()
+                return any(
+                    one.context.stop_reason is not None or (one.deadline or now + 1) <= now
+                    for one in self.worker.executions()
+                )
+            case "promote":
+                return recorder.has_due(role) or recorder.has_admissible()
+            case "prune":
+                ages, now = self.retention.ages, world.clock.now()
+                return self.retention.keep_last == 0 and any(
+                    run.finished_at < micros(now - ages[run.state])
+                    for run in recorder.in_state(*TERMINAL)
+                )
+            case _:
+                return recorder.has_due(role)
 
     def crash(self) -> None:
         """All threads end where they are; everything in memory is lost."""
@@ -183,6 +218,11 @@ class Process:
             self._end()
             self.world.note(self.world.nobody, f"{self.name} has stopped")
             self.world.at(self.world.clock.elapsed + SECOND, self.begin)
+
+    def knows(self, seq: int, attempt: int) -> bool:
+        """Whether it runs an attempt, or has an outcome of it to write."""
+        unwritten = {(one.run.seq, one.run.attempt) for one in self.settler._pending}
+        return (seq, attempt) in unwritten or (seq, attempt) in self.worker._executions
 
     # Waking
 
@@ -236,6 +276,7 @@ class Handler(Actor):
         super().__init__(name, self._end, role="handler", process=process)
         self.context, self.done = context, done
         longest = rng.choice((SECOND, 3 * SECOND, world.lease, 3 * world.lease))
+        longest = SECOND if world.draining else longest
         self.wake_at = world.clock.elapsed + rng.randrange(longest)
         self.outcome: Outcome | None = self._outcome(rng.choices(OUTCOMES, WEIGHTS)[0])
         if rng.random() < 0.7:

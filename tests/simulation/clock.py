@@ -20,7 +20,6 @@ class VirtualClock:
         self.elapsed = 0
         self.offset = BEGINNING
         self.steps = 0
-        self.latest = BEGINNING
 
     @property
     def micros(self) -> int:
@@ -35,10 +34,8 @@ class VirtualClock:
 
     def advance_to(self, elapsed: int) -> None:
         self.elapsed = max(self.elapsed, elapsed)
-        self.latest = max(self.latest, self.micros)
 
     def step(self, micros: int) -> None:
         """The deciding clock jumps; nothing really passes."""
         self.offset += micros
         self.steps += 1
-        self.latest = max(self.latest, self.micros)

@@ -177,8 +177,9 @@ def _state_after(rec: Recorder, run: Any, kind: str, failures: int, lost: int) -
 def _check_let_go(rec: Recorder, commit: Commit, old: Any) -> None:
     if old.worker_id != commit.asked.args[0]:
         raise Violation(f"{commit.asked.args[0]} let go of a run of {old.worker_id}")
-    process = rec.started.get((old.id, old.attempt))
-    if process is not None and process.alive:
+    process = commit.actor.process
+    assert process is not None
+    if process.knows(old.seq, old.attempt):
         raise Violation(f"{commit.actor} let go of run {old.seq}, which it knows")
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from rota.errors import Conflict, Unavailable, Unknown
+from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.control import Control
 from rota.flow.enqueue import Enqueue, Options
 from rota.flow.prune import Retention
@@ -87,7 +86,7 @@ class Operator:
         act = rng.choice(self._acts())
         try:
             act()
-        except (Conflict, Unknown):
+        except (Conflict, Invalid, Unknown):
             pass
         return rng.randrange(self.pace) / SECOND
 
@@ -136,17 +135,9 @@ class Operator:
         return name
 
     def _edit(self) -> None:
-        if self.world.clock.micros >= self.world.clock.latest:
-            self.control.put_schedule(self.draw_schedule(self._schedule()))
+        self.control.put_schedule(self.draw_schedule(self._schedule()))
 
     def _switch(self) -> None:
         """`enabled` as a file would say it, and nothing else."""
         schedule = self.control.schedule(self._schedule())
         self.control.put_schedule(replace(schedule, enabled=not schedule.enabled))
-
-
-def delay(seconds: float) -> timedelta:
-    return timedelta(seconds=seconds)
-
-
-__all__ = ["Operator", "Producer", "Unavailable"]

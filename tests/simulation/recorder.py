@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.model.duration import micros
 from rota.model.schedule import WAITING_FOR_RUN
-from rota.model.transitions import QUEUED, RUNNING, WAITING
+from rota.model.transitions import HELD, QUEUED, RUNNING, WAITING
 from tests.simulation import invariants, timetable
 from tests.simulation.history import Violation
 from tests.simulation.store import TRACKED, Asked
@@ -60,6 +60,7 @@ class Recorder:
     def __init__(self, world: World) -> None:
         self.world = world
         self.version = 0
+        self._changes = -1
         # The copy
         self.runs: dict[int, Any] = {}
         self.run_by_id: dict[str, int] = {}
@@ -75,6 +76,7 @@ class Recorder:
         self.ever: dict[str, str] = {}  # run id -> job
         self.occurrences: set[tuple[int, int]] = set()
         self.last_ledgered: dict[int, int] = {}
+        self.rewound: dict[int, int] = {}  # schedules that an edit led back, and from where
         self.stands_for: defaultdict[str, int] = defaultdict(int)
         self.ends: dict[tuple[str, int], tuple[int, str]] = {}
         self.told: set[tuple[str, int]] = set()
@@ -89,7 +91,11 @@ class Recorder:
         if asked.verb == "claim":
             commit.eligible = invariants.eligible(self, asked)
             actor.last_commit = commit
-        log = self.world.engine.connection.execute(
+        connection = self.world.engine.connection
+        if connection.total_changes == self._changes:
+            return
+        self._changes = connection.total_changes
+        log = connection.execute(
             "SELECT n, what, how, row FROM sim_log WHERE n > ? ORDER BY n", (self.version,)
         ).fetchall()
         if not log:
@@ -223,6 +229,21 @@ class Recorder:
                 for run in self.runs.values():
                     if run.state == RUNNING and run.lease_until <= now:
                         yield run.seq
+
+    def has_admissible(self) -> bool:
+        """Whether the head of some line could have a slot now."""
+        heads: dict[str, Any] = {}
+        for run in self.in_state(HELD):
+            head = heads.setdefault(run.wanted_key, run)
+            heads[run.wanted_key] = min(head, run, key=lambda one: (-one.priority, one.seq))
+        return any(
+            (key, number) not in self.slots
+            for key, head in heads.items()
+            for number in range(1, invariants.size(head, key) + 1)
+        )
+
+    def has_due(self, role: str) -> bool:
+        return next(self._due_for(role), None) is not None
 
     def _is_there(self, key: Any) -> bool:
         return key[1] in self.schedules if isinstance(key, tuple) else key in self.runs

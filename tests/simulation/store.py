@@ -175,8 +175,8 @@ class WatchedStore(Store):
         self.world = engine.world
 
 
-def _watched(verb: str) -> Callable[..., Any]:
-    plain = getattr(Store, verb)
+def watched(verb: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """`plain` as the verb of the store, with a note of what was asked and answered."""
 
     def call(self: WatchedStore, *args: Any, **options: Any) -> Any:
         actor = self.world.current
@@ -192,4 +192,4 @@ def _watched(verb: str) -> Callable[..., Any]:
 
 
 for _verb in WATCHED:
-    setattr(WatchedStore, _verb, _watched(_verb))
+    setattr(WatchedStore, _verb, watched(_verb, getattr(Store, _verb)))

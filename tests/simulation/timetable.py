@@ -28,10 +28,6 @@ TIMING = ("kind", "expr", "timezone", "dst", "anchor", "first_run", "starts_at",
 def check_ledger_row(rec: Recorder, commit: Commit, row: Any, how: str) -> None:
     match how:
         case "insert":
-            last = rec.last_ledgered.get(row.schedule_id)
-            if last is not None and row.occurrence <= last:
-                raise Violation(f"schedule {row.schedule_id}: {row.occurrence} is ledgered twice")
-            rec.last_ledgered[row.schedule_id] = row.last_occurrence
             if row.run_id is not None:
                 rec.stands_for[row.run_id] += row.count or 0
         case "update":
@@ -65,8 +61,17 @@ def check_commit(rec: Recorder, commit: Commit) -> None:
         before, after = commit.schedules.get(id, rec.schedules.get(id)), rec.schedules.get(id)
         rows = sorted(ledger.get(id, ()), key=lambda row: row.occurrence)
         _check_schedule(rec, commit, before, after, rows)
+        for row in rows:
+            _check_once(rec, row)
     if commit.fired or commit.ledger:
         _check_fired(rec, commit)
+
+
+def _check_once(rec: Recorder, row: Any) -> None:
+    last = rec.last_ledgered.get(row.schedule_id, 0)
+    if row.occurrence <= last and row.occurrence > rec.rewound.get(row.schedule_id, 0):
+        raise Violation(f"schedule {row.schedule_id}: {row.occurrence} is ledgered twice")
+    rec.last_ledgered[row.schedule_id] = max(last, row.last_occurrence)
 
 
 def _check_schedule(
@@ -84,7 +89,7 @@ def _check_schedule(
         case "resume_schedule":
             _check_resume(commit, before, after, rows)
         case "put_schedule":
-            _check_edit(commit, before, after, rows)
+            _check_edit(rec, commit, before, after, rows)
         case "settle" | "sweep":
             _check_restart(commit, before, after)
         case "pause_schedule":
@@ -107,8 +112,8 @@ def _check_fire(rec: Recorder, commit: Commit, before: Any, after: Any, rows: li
     if following is not None and following <= cursor:
         raise Violation(f"{name}: the cursor went back from {cursor} to {following}")
     passed = list(_passed(before, following))
-    if not rows and passed[-1] <= rec.last_ledgered.get(before.id, 0):
-        return  # the ledger knew them all: only the cursor moves
+    if not rows and passed[0] <= rec.rewound.get(before.id, 0):
+        return  # the ledger knew it already: only the cursor moves
     _check_tiles(name, rows, passed)
 
 
@@ -125,13 +130,18 @@ def _check_resume(commit: Commit, before: Any, after: Any, rows: list[Any]) -> N
     _check_tiles(name, rows, list(_passed(before, following)))
 
 
-def _check_edit(commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
+def _check_edit(rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
     name, cursor, following = before.name, before.next_fire_at, after.next_fire_at
     retimed = any(getattr(before, part) != getattr(after, part) for part in TIMING)
     if retimed:
         past = following is not None and following <= commit.now and after.kind != "once"
         if past:
             raise Violation(f"{name}: an edit put the cursor at {following}, in the past")
+        # Only after the clock went back, or for an instant that is over, does a new timing lead
+        # to where the ledger was already: there it may know better than the cursor.
+        last = rec.last_ledgered.get(after.id, 0)
+        if following is not None and following <= last:
+            rec.rewound[after.id] = last
     elif after.enabled and not before.enabled:
         _check_resume(commit, before, after, rows)
     elif following != cursor or rows:

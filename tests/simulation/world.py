@@ -69,6 +69,7 @@ class Actor:
         self.due: tuple[int, int, list[Any]] = (0, 0, [])
         self.batch = 500
         self.looked: Callable[[], bool] = lambda: True
+        self.useful: Callable[[], bool] = lambda: True
         self.last_commit: Any = None
         self.readings = 0
         self.misread = False
@@ -87,6 +88,7 @@ class World:
         self.clock, self.history, self.rates = VirtualClock(), History(), Rates()
         self.lease = 10 * SECOND
         self.max_lost = 3
+        self.draining = False  # handlers succeed from now on
         self.glitch = 0  # how far ahead the deciding clock is for a moment
         self.actors: list[Actor] = []
         self.processes: list[Process] = []
@@ -103,7 +105,7 @@ class World:
 
     def tick(self) -> None:
         """One thing happens: somebody goes on, or time passes."""
-        self._ring()
+        self.ring()
         rng, rates = self.rng, self.rates
         if rng.random() < rates.step_clock:
             self._step_clock()
@@ -111,11 +113,22 @@ class World:
             self._pick_process("freeze")
         if rng.random() < rates.stop_process:
             self._pick_process("stop")
-        ready = [actor for actor in self.actors if actor.ready(self.clock.elapsed)]
-        if not ready or rng.random() < rates.advance:
+        actor = None if rng.random() < rates.advance else self._choose()
+        if actor is None:
             self._advance()
         else:
-            self.go_on(rng.choice(ready))
+            self.go_on(actor)
+
+    def _choose(self) -> Actor | None:
+        """Somebody who can go on. A loop that would find nothing to do mostly sleeps on."""
+        elapsed = self.clock.elapsed
+        ready = [actor for actor in self.actors if actor.ready(elapsed)]
+        while ready:
+            actor = ready.pop(self.rng.randrange(len(ready)))
+            if actor.strand is not None or actor.useful() or self.rng.random() < 0.1:
+                return actor
+            actor.wake_at = elapsed + SECOND
+        return None
 
     def go_on(self, actor: Actor) -> None:
         """Let an actor run until it gives the baton back or its step ends."""
@@ -185,9 +198,12 @@ class World:
         self._alarm_number += 1
         heappush(self._alarms, (elapsed, self._alarm_number, call))
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
         while self._alarms and self._alarms[0][0] <= self.clock.elapsed:
             heappop(self._alarms)[2]()
+
+    def next_alarm(self) -> int | None:
+        return self._alarms[0][0] if self._alarms else None
 
     def upcoming(self) -> list[int]:
         """When something may happen, in order, as elapsed time."""
@@ -201,11 +217,11 @@ class World:
         rng, elapsed = self.rng, self.clock.elapsed
         upcoming = self.upcoming()
         roll = rng.random()
-        if roll < 0.6 and upcoming:
+        if roll < 0.75 and upcoming:
             target = upcoming[0]  # exactly: an instant belongs to what begins at it
-        elif roll < 0.85 and upcoming:
+        elif roll < 0.9 and upcoming:
             target = rng.choice(upcoming[:12])
-        elif roll < 0.95:
+        elif roll < 0.97:
             target = elapsed + rng.randrange(self.lease)
         else:
             target = elapsed + self.lease + rng.randrange(self.lease)

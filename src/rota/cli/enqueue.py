@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rota.cli.arguments import read_arguments
-from rota.cli.main import FAILED, OK
 from rota.cli.lists import is_alive
+from rota.cli.main import FAILED, OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import error_line, note, say, say_json
 from rota.cli.records import run_record

@@ -24,24 +24,29 @@ _WRONG_USE = (Invalid, Unknown, MissingExtra, WrongSchema)
 
 
 class Command(NamedTuple):
-    """One verb: where its function is, what it does, and how it is used."""
+    """One verb: where its function is, what it does, how it is used, and what would surprise."""
 
     name: str
     path: str
     help: str
     examples: tuple[str, ...]
+    more: str = ""
 
 
 START = (
     Command(
         "up", "up:up", "Run scheduler and worker until stopped.",
         ("rota up examples.hello:app", "rota up myapp.jobs:app --only worker --queue mail"),
+        "Creates the store if there is none. Ctrl-C or SIGTERM stops it gracefully.",
     ),
     Command(
         "migrate", "upkeep:migrate", "Create the store, or bring it up to date.",
         ("rota migrate --plan", "rota migrate --database postgresql://me@db/app"),
     ),
-    Command("prune", "upkeep:prune", "Delete what retention no longer keeps.", ("rota prune",)),
+    Command(
+        "prune", "upkeep:prune", "Delete what retention no longer keeps.", ("rota prune",),
+        "A running `rota up` does this every minute.",
+    ),
     Command(
         "next", "next:coming", "Say what a cron expression means, and when it occurs.",
         ("rota next '30 2 * * *' --tz Europe/Berlin --after 2026-03-28T00:00:00Z",),
@@ -49,39 +54,75 @@ START = (
 )  # fmt: skip
 LOOK = (
     Command("jobs", "lists:jobs", "List jobs.", ("rota jobs",)),
-    Command("schedules", "lists:schedules", "List schedules and when they fire next.",
-            ("rota schedules", "rota schedules --job rollup --json")),
-    Command("runs", "lists:runs", "List runs, newest first.",
-            ("rota runs --state dead", "rota runs --job rollup --limit 100 --json")),
-    Command("show", "show:show", "Show a run, a schedule or a job.",
-            ("rota show rollup", "rota show 01997f3a-2c")),
-    Command("logs", "logs:logs", "Print the log lines of a run.", ("rota logs 01997f3a-2c -f",)),
-    Command("queues", "lists:queues", "List queues and how much waits in them.",
-            ("rota queues",)),
-    Command("workers", "lists:workers", "List workers, and whether they are alive.", ("rota workers",)),
+    Command(
+        "schedules", "lists:schedules", "List schedules and when they fire next.",
+        ("rota schedules", "rota schedules --job rollup --json"),
+    ),
+    Command(
+        "runs", "lists:runs", "List runs, newest first.",
+        ("rota runs --state dead", "rota runs --job rollup --limit 100 --json"),
+    ),
+    Command(
+        "show", "show:show", "Show a run, a schedule or a job.",
+        ("rota show rollup", "rota show 01997f3a-2c"),
+        "A schedule and a job of one name are shown together.",
+    ),
+    Command(
+        "logs", "logs:logs", "Print the log lines of a run.", ("rota logs 01997f3a-2c -f",),
+        "With --json a list; with --follow too, one object per line.",
+    ),
+    Command(
+        "queues", "lists:queues", "List queues and how much waits in them.", ("rota queues",)
+    ),
+    Command(
+        "workers", "lists:workers", "List workers, and whether they are alive.", ("rota workers",)
+    ),
     Command("locks", "lists:locks", "List locks that are held.", ("rota locks",)),
 )  # fmt: skip
 ACT = (
-    Command("run", "enqueue:run", "Run a job or a schedule now.",
-            ("rota run rollup --wait", "rota run nightly --force")),
-    Command("enqueue", "enqueue:enqueue", "Enqueue a run of a job with arguments.",
-            ("rota enqueue send --arg to=a@example.org --arg copies=2",
-             'rota enqueue send --args \'{"to": "a@example.org"}\' --delay 10m --key welcome-7')),
-    Command("schedule", "schedule:schedule", "Create a schedule, or change the options given.",
-            ("rota schedule nightly --job rollup --cron '0 3 * * *' --timezone Europe/Berlin",
-             "rota schedule nightly --overlap skip")),
-    Command("pause", "operate:pause", "Pause a schedule, a run, a queue or all dispatch.",
-            ("rota pause nightly --reason 'moving the warehouse'", "rota pause --queue mail")),
-    Command("resume", "operate:resume", "Resume what was paused.",
-            ("rota resume nightly", "rota resume --dispatch")),
-    Command("drop", "operate:drop", "Remove a schedule; its history stays.",
-            ("rota drop nightly --reason 'replaced by hourly'",)),
-    Command("cancel", "operate:cancel", "Cancel a run, also one that is running.",
-            ("rota cancel 01997f3a-2c --reason 'wrong day'",)),
-    Command("redo", "operate:redo", "Start over a run that has ended.",
-            ("rota redo 01997f3a-2c",)),
-    Command("delete", "operate:delete", "Delete a run with its attempts and logs.",
-            ("rota delete 01997f3a-2c",)),
+    Command(
+        "run", "enqueue:run", "Run a job or a schedule now.",
+        ("rota run rollup --wait", "rota run nightly --force"),
+        "The schedule's next time stays as it is.",
+    ),
+    Command(
+        "enqueue", "enqueue:enqueue", "Enqueue a run of a job with arguments.",
+        ("rota enqueue send --arg to=a@example.org --arg copies=2",
+         'rota enqueue send --args \'{"to": "a@example.org"}\' --delay 10m --key welcome-7'),
+    ),
+    Command(
+        "schedule", "schedule:schedule", "Create a schedule, or change the options given.",
+        ("rota schedule nightly --job rollup --cron '0 3 * * *' --timezone Europe/Berlin",
+         "rota schedule nightly --overlap skip"),
+        "Options that are not given stay as they are.",
+    ),
+    Command(
+        "pause", "operate:pause", "Pause a schedule, a run, a queue or all dispatch.",
+        ("rota pause nightly --reason 'moving the warehouse'", "rota pause --queue mail"),
+        "Runs under way go on.",
+    ),
+    Command(
+        "resume", "operate:resume", "Resume what was paused.",
+        ("rota resume nightly", "rota resume --dispatch"),
+        "A schedule fires from now on; what it missed is recorded and not made up for.",
+    ),
+    Command(
+        "drop", "operate:drop", "Remove a schedule; its history stays.",
+        ("rota drop nightly --reason 'replaced by hourly'",),
+    ),
+    Command(
+        "cancel", "operate:cancel", "Cancel a run, also one that is running.",
+        ("rota cancel 01997f3a-2c --reason 'wrong day'",),
+        "A run that is running is asked to end, and its worker ends it.",
+    ),
+    Command(
+        "redo", "operate:redo", "Start over a run that has ended.", ("rota redo 01997f3a-2c",)
+    ),
+    Command(
+        "delete", "operate:delete", "Delete a run with its attempts and logs.",
+        ("rota delete 01997f3a-2c",),
+        "Cancel it first if it is running.",
+    ),
 )  # fmt: skip
 GROUPS = {"Start": START, "Look": LOOK, "Act": ACT}
 
@@ -116,6 +157,7 @@ def make_app() -> App:
         version=f"rota {VERSION}",
         version_flags=["--version"],
         result_action="return_value",
+        suppress_keyboard_interrupt=False,
         default_parameter=Parameter(negative=(), show_default=False),
     )
     for title, commands in GROUPS.items():
@@ -124,7 +166,7 @@ def make_app() -> App:
             app.command(
                 f"rota.cli.{command.path}",
                 name=command.name,
-                help=command.help,
+                help=f"{command.help}\n\n{command.more}".rstrip(),
                 help_epilogue="\n\n".join(f"Example: {one}" for one in command.examples),
                 group=group,
                 sort_key=place,

@@ -24,7 +24,7 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def coming(
-    *expr: Annotated[str, Parameter(name="EXPR")],
+    *expr: Annotated[str, Parameter(name="EXPR", allow_leading_hyphen=True)],
     tz: Annotated[str | None, Parameter(alias="--timezone", metavar="ZONE")] = None,
     after: Annotated[str | None, Parameter(metavar="INSTANT")] = None,
     count: int = 5,
@@ -51,9 +51,11 @@ def coming(
     check_whole(count, "count", 1, COUNT)
     cron, zone = Cron.parse(" ".join(expr)), parse_zone(_default_zone() if tz is None else tz)
     begin = wall_clock() if after is None else parse_instant(after, "after")
-    if cron.next_after(_BEGINNING, zone, dst) is None:
-        raise Invalid(f"cron {cron.text!r} never occurs; check day and month")
     times = _times(cron, zone, dst, begin, count)
+    if not times:
+        ever = cron.next_after(_BEGINNING, zone, dst) is not None
+        told = f"does not occur after {begin.isoformat()}" if ever else "never occurs"
+        raise Invalid(f"cron {cron.text!r} {told}; check day, month and year")
     if show.json:
         return say_json(
             [
@@ -92,8 +94,6 @@ def _times(cron: Cron, zone: ZoneInfo, dst: str, begin: datetime, count: int) ->
 def _say_times(cron: Cron, zone: ZoneInfo, dst: str, times: list[datetime]) -> None:
     words, now = in_words(cron), wall_clock()
     say(f"{words} ({zone.key})" if words else f"{cron.text} ({zone.key})")
-    if not times:
-        return say("It does not occur any more.")
     say()
     notes = [cron.note(moment, zone, dst) for moment in times]
     rows: list[list[Any]] = [

@@ -24,6 +24,9 @@ STYLES = {
     "FINISHED": "dim",
 }  # fmt: skip
 
+# The last column of a table on a terminal is folded, but not narrower than this.
+NARROWEST = 24
+
 
 def say(text: str = "") -> None:
     print(clean(text))
@@ -119,7 +122,7 @@ def error_line(text: str | None, limit: int = 100) -> str:
 
 def _plain_table(columns: Sequence[str], cells: list[list[str]]) -> None:
     rows = [list(columns), *([" ".join(cell.split()) for cell in row] for row in cells)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    widths = _widths(rows)
     for row in rows:
         print(
             "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -127,14 +130,26 @@ def _plain_table(columns: Sequence[str], cells: list[list[str]]) -> None:
 
 
 def _rich_table(columns: Sequence[str], cells: list[list[str]]) -> None:
+    """The last column folds; the others are there to be copied, and stay whole.
+
+    Where even they do not fit, the lines are as long as they must be and the terminal wraps them.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        # An id is there to be copied: never break it.
-        table.add_column(column, overflow="fold", no_wrap=column == "id")
+    *whole, last = _widths([list(columns), *cells])
+    needed = sum(width + 2 for width in whole) + min(last, NARROWEST)
+    console = Console(highlight=False)
+    console.width = max(console.width, needed)
+    head = "bold" if coloured(sys.stdout) else ""
+    table = Table(box=None, pad_edge=False, header_style=head, padding=(0, 2, 0, 0))
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=place < len(whole))
     for row in cells:
         table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False).print(table)
+    console.print(table)
+
+
+def _widths(rows: list[list[str]]) -> list[int]:
+    return [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from rota import config
 from rota.app import Rota
 from rota.cli.load import load_app
 from rota.cli.main import OK
@@ -23,6 +24,8 @@ from rota.cli.up_log import RunLines, set_up_logging
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Invalid
 from rota.flow.service import PARTS
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def up(
@@ -59,7 +62,7 @@ def up(
     parts = _parts(only)
     told = {"database": where.database, "slots": slots, "queues": queue and tuple(queue)}
     # Stop quietly also before the app listens to signals itself, which is after the screen.
-    signal.signal(signal.SIGTERM, _leave)
+    before = {number: signal.signal(number, _leave) for number in STOPS}
     try:
         app = _app(address, told, where, debug=level == "debug")
         app.load()
@@ -69,6 +72,9 @@ def up(
         app.run(parts)
     except _Left:
         return OK
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if not quiet:
         logging.getLogger("rota.up").info("stopped")
     return OK
@@ -76,12 +82,14 @@ def up(
 
 def _app(address: str | None, told: dict[str, Any], where: Where, *, debug: bool) -> Rota:
     flags = {name: value for name, value in told.items() if value is not None}
+    config.make_settings(flags)  # refuses a wrong flag by its own name, before anything is imported
     if address is None:
         app = Rota()
         app.settings = replace(settings_of(where), **flags)
         return app
     if where.config is not None:
-        raise Invalid(f"{address} reads its own settings; --config is for `rota up` without an app")
+        settings_of(where)  # says what is wrong with the file, before anything is imported
+        config.FILE = str(where.config)  # where an app looks for settings as it is made
     # An app that leaves a setting open reads it here, and so do the processes it starts.
     for name, value in flags.items():
         shown = ",".join(value) if isinstance(value, tuple) else str(value)
@@ -116,7 +124,7 @@ def _parts(only: str | None) -> tuple[str, ...]:
 
 
 class _Left(BaseException):
-    """SIGTERM before anything ran."""
+    """A signal to stop before anything ran."""
 
 
 def _leave(number: int, frame: object) -> None:

@@ -104,6 +104,8 @@ def _look(app: Rota, told: dict[str, Any]) -> list[str]:
     except RotaError:
         found_alone = False
     store = "" if found_alone else f" --database {told['database']}"
+    if not found_alone and told["database"] != app.settings.database:
+        store = "  (with ROTA_DATABASE set: a password does not belong on the screen)"
     first = told["jobs"][0] if told["jobs"] else None
     return [
         f"rota runs{store}",

@@ -87,7 +87,7 @@ class Child:
     def __init__(self, channel: int, life: int) -> None:
         self.pid = os.getpid()
         self.channel, self.life = Descriptor(channel), Descriptor(life)
-        self.output = [Descriptor(1), Descriptor(2)]
+        self.standard = [Descriptor(number) for number in range(3)]
         self.log = Descriptor(os.dup(1))
         self.mark = b""
         self.calls: SimpleQueue[Call | None] = SimpleQueue()
@@ -158,8 +158,8 @@ class Child:
         self.progress.flush()
         self.call, self.context = 0, None
         strange = surroundings.restore()
-        if not all(descriptor.intact for descriptor in (*self.output, self.log, self.life)):
-            strange = "its standard output was closed or replaced"
+        if not all(descriptor.intact for descriptor in (*self.standard, self.log, self.life)):
+            strange = "its standard input or output was closed or replaced"
         return Done(number=call.number, outcome=outcome, strange=strange)
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
@@ -215,9 +215,10 @@ class Child:
 
     def listen(self) -> None:
         lines = Lines()
-        while self.channel.intact and (piece := os.read(self.channel.number, PIECE)):
-            for line in lines.feed(piece):
-                self.hear(FROM_WORKER.decode(line))
+        with suppress(OSError):
+            while self.channel.intact and (piece := os.read(self.channel.number, PIECE)):
+                for line in lines.feed(piece):
+                    self.hear(FROM_WORKER.decode(line))
         if not self.channel.intact:
             os._exit(CHANNEL_LOST)
         signal_tree(self.pid, signal.SIGKILL)  # the worker has gone
@@ -240,12 +241,16 @@ class Child:
     def apply_stop(self) -> None:
         stop, context = self.stop, self.context
         if stop is not None and context is not None and stop.call == self.call:
-            context.stop(stop.reason)
+            with suppress(Exception):  # of a callback that the handler gave to `ctx.on_stop`
+                context.stop(stop.reason)
 
     def forked(self) -> None:
-        """In a fork of this process: only the original speaks with the worker."""
+        """In a fork of this process: only the original speaks with the worker, and SIGTERM ends
+        it as usual, without an exception (multiprocessing ends its workers so)."""
         self.channel.close()
         self.life.close()
+        if signal.getsignal(signal.SIGTERM) == self.terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Progress:

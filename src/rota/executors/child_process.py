@@ -45,7 +45,7 @@ BOOT = "import sys; sys.path.append({!r}); from rota.executors.child import main
 
 
 class ChildProcess:
-    """One call at a time. Only `tell`, `signal` and `bury` may come from other threads."""
+    """One call at a time. Only `tell`, `send_signal` and `bury` may come from other threads."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -57,7 +57,7 @@ class ChildProcess:
         self.loaded: dict[str, str] = {}
         self.calls = 0
         self.working = self.ready = self.begun = self.signalled = False
-        self._hung_up = self._silent = False
+        self._hung_up = self._babbled = self._silent = False
         self._channel, theirs = socket.socketpair()
         life, self._life = os.pipe()
         self._output, output = os.pipe()
@@ -86,17 +86,16 @@ class ChildProcess:
         self._poll.register(self._output, select.POLLIN)
         _LIVING.add(self)
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        self.send(Hello(path=path, argv=sys.argv, mark=self.mark))
-
-    @property
-    def fit(self) -> bool:
-        """Alive and silent, as a child without a call must be."""
-        return not self._buried and not select.select([self._channel], [], [], 0)[0]
+        with suppress(OSError):  # it has ended already, which its first call will show
+            self.send(Hello(path=path, argv=sys.argv, mark=self.mark))
 
     def call(self, call: Call, context: Context, output: Output) -> Done | None:
         """Talk until the call is done; None if the child ended before that."""
         self.begun = False
-        self.send(call)
+        try:
+            self.send(call)
+        except OSError:  # it cannot hear any more
+            return None
         while True:
             for descriptor, _ in self._poll.poll():
                 # First what was printed, so that it comes before what the handler said after it.
@@ -122,9 +121,11 @@ class ChildProcess:
                         self._answer(ask, context)
                     case Done() as done:
                         return done
-        except (OSError, msgspec.DecodeError):
-            # The handler wrote to the channel itself: nothing after that can be trusted.
+        except OSError:
             self._hung_up = True
+        except msgspec.DecodeError:
+            # Nothing that comes after that can be trusted.
+            self._hung_up = self._babbled = True
         return None
 
     def _answer(self, ask: Ask, context: Context) -> None:
@@ -152,7 +153,7 @@ class ChildProcess:
             finally:
                 self._sending.release()
 
-    def signal(self, number: int, call: int) -> None:
+    def send_signal(self, number: int, call: int) -> None:
         """Signal the child and what its handler started, if it still works on that call."""
         with self._guard:
             if self.working and self.calls == call and not self._buried:
@@ -168,6 +169,8 @@ class ChildProcess:
         """The child ended in the middle of a call: say how."""
         exited = has_exited(self.pid, within=EXIT_SECONDS)
         code = self.bury(output)
+        if self._babbled:
+            return "the handler wrote to a descriptor of its child process that is not its own"
         if not exited or code == CHANNEL_LOST:
             return "the handler closed the descriptors of its child process"
         if not self.ready:

@@ -35,8 +35,6 @@ from rota.model.outcome import Outcome
 CALLS = 1_000
 IDLE_SECONDS = 60.0
 KILL_AFTER = 2.0
-# A child may be killed while it is idle. More than a few in a row is no accident.
-TRIES = 5
 LOGGER = logging.getLogger(__name__)
 
 
@@ -59,7 +57,7 @@ class Children:
 
     def run(self, context: Context, version: str) -> Outcome:
         """Run the context's job in a child, until it ends or is ended."""
-        for _ in range(TRIES):
+        while True:
             try:
                 child = self._take(context.job, version)
             except OSError as error:
@@ -69,14 +67,13 @@ class Children:
                 return conclude(None, context)
             output = Output(context.logger, child.mark)
             done = self._call(child, context, version, output)
-            if done is None and child.calls > 1 and not child.begun and not self._closed:
-                self._drop(child)  # it ended while it was idle, and never heard the call
-                continue
-            outcome = self._ended(child, context, output) if done is None else done.outcome
-            output.end()
-            self._give_back(child, done, context.job, version)
-            return conclude(outcome, context)
-        return Outcome(kind="failed", error="child processes end before they take up their call")
+            if done is not None or child.begun or child.calls == 1:
+                outcome = self._ended(child, context, output) if done is None else done.outcome
+                output.end()
+                self._give_back(child, done, context.job, version)
+                return conclude(outcome, context)
+            # It was killed while it was idle, and has not begun. A fresh one is not tried again.
+            self._drop(child)
 
     def retire(self) -> None:
         """Use no child again that has started before now: the code has changed."""
@@ -93,7 +90,7 @@ class Children:
             idle, self._idle = self._idle, []
             busy = list(self._busy)
         for child in busy:
-            child.signal(signal.SIGKILL, child.calls)
+            child.send_signal(signal.SIGKILL, child.calls)
         for child, _ in idle:
             self._dismiss(child)
         until = time.monotonic() + self.kill_after
@@ -103,24 +100,17 @@ class Children:
         self._later.close()
 
     def _take(self, job: str, version: str) -> ChildProcess | None:
-        while True:
-            with self._guard:
-                if self._closed:
-                    return None
-                others = [
-                    child for child, _ in self._idle if child.loaded.get(job, version) != version
-                ]
-                self._idle = [(child, since) for child, since in self._idle if child not in others]
-                child = self._pick(job)
-                if child is not None:
-                    self._busy.add(child)
-            for other in others:
-                self._dismiss(other)
-            if child is None:
-                return self._start()
-            if child.fit:
-                return child
-            self._drop(child)
+        with self._guard:
+            if self._closed:
+                return None
+            others = [child for child, _ in self._idle if child.loaded.get(job, version) != version]
+            self._idle = [(child, since) for child, since in self._idle if child not in others]
+            child = self._pick(job)
+            if child is not None:
+                self._busy.add(child)
+        for other in others:
+            self._dismiss(other)
+        return child or self._start()
 
     def _start(self) -> ChildProcess | None:
         child = ChildProcess()
@@ -160,8 +150,9 @@ class Children:
         )
         try:
             return child.call(call, context, output)
-        except OSError:  # it cannot hear any more
-            return None
+        except BaseException:  # of the worker's port: nobody would collect this child
+            self._drop(child)
+            raise
 
     def _ended(self, child: ChildProcess, context: Context, output: Output) -> Outcome | None:
         error = child.finish(output)
@@ -174,10 +165,10 @@ class Children:
         asked = self.kill_after if reason in ("cancelled", "stopping") else 0.0
         told = self.kill_after / 10 if reason == "lost" else self.kill_after
         if asked:
-            self._later.call(asked, lambda: child.signal(signal.SIGTERM, number))
+            self._later.call(asked, lambda: child.send_signal(signal.SIGTERM, number))
         else:
-            child.signal(signal.SIGTERM, number)
-        self._later.call(asked + told, lambda: child.signal(signal.SIGKILL, number))
+            child.send_signal(signal.SIGTERM, number)
+        self._later.call(asked + told, lambda: child.send_signal(signal.SIGKILL, number))
 
     def _give_back(self, child: ChildProcess, done: Done | None, job: str, version: str) -> None:
         child.rest()

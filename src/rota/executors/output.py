@@ -16,6 +16,14 @@ from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES, clip
 LONGEST = 8 * LOG_LINE_LENGTH
 
 
+class Record(msgspec.Struct):
+    """A line of `ctx.logger`, as it travels among the printed ones."""
+
+    at: float
+    level: str
+    text: str
+
+
 class Output:
     """Cuts the stream of one call into lines for the run's logger."""
 
@@ -27,8 +35,10 @@ class Output:
 
     def feed(self, piece: bytes) -> None:
         if self._lines >= LOG_LINES:
-            # Endless output costs a count of its newlines, and no memory.
+            # Endless output costs a count of its newlines, and no memory. The rest is only a
+            # sign that a line has begun.
             self._lines += piece.count(b"\n")
+            self._rest = piece[-1:].strip(b"\n")
             return
         *lines, rest = (self._rest + piece).split(b"\n")
         for line in lines:
@@ -65,20 +75,21 @@ class Output:
 
     def _log(self, record: bytes) -> None:
         try:
-            told = msgspec.json.decode(record)
-            made = logging.makeLogRecord(
-                {
-                    "name": self._logger.name,
-                    "msg": clip(told["text"], LOG_LINE_LENGTH),
-                    "created": told["at"],
-                    "levelname": told["level"],
-                    "levelno": logging.getLevelNamesMapping().get(told["level"], logging.INFO),
-                }
-            )
-        except (msgspec.DecodeError, TypeError, KeyError):
+            told = msgspec.json.decode(record, type=Record)
+        except msgspec.DecodeError:
             # Two processes wrote at once, and a long record was torn.
             self._write(record)
             return
         self._lines += 1
-        if self._lines <= LOG_LINES:
-            self._logger.handle(made)
+        if self._lines > LOG_LINES:
+            return
+        told_again = logging.makeLogRecord(
+            {
+                "name": self._logger.name,
+                "msg": clip(told.text, LOG_LINE_LENGTH),
+                "created": told.at,
+                "levelname": told.level,
+                "levelno": logging.getLevelNamesMapping().get(told.level, logging.INFO),
+            }
+        )
+        self._logger.handle(told_again)

@@ -19,7 +19,7 @@ SIGNALS = tuple(map(int, signal.valid_signals()))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    folder: str
+    folder: str | None
     mask: int
     environment: dict[str, str]
     signals: dict[int, Any]
@@ -31,7 +31,7 @@ class Surroundings:
         mask = os.umask(0)
         os.umask(mask)
         return cls(
-            folder=os.getcwd(),
+            folder=_folder(),
             mask=mask,
             environment=dict(os.environ),
             signals={number: signal.getsignal(number) for number in SIGNALS},
@@ -57,7 +57,7 @@ class Surroundings:
         sys.stdout.flush()
         sys.stderr.flush()
         os.umask(self.mask)
-        if _folder() != self.folder:
+        if self.folder is not None and _folder() != self.folder:
             os.chdir(self.folder)
         if dict(os.environ) != self.environment:
             os.environ.clear()
@@ -71,7 +71,7 @@ class Surroundings:
 def _folder() -> str | None:
     try:
         return os.getcwd()
-    except OSError:  # the handler has removed the folder it went to
+    except OSError:  # somebody has removed the folder
         return None
 
 

@@ -15,7 +15,7 @@ from rota.flow.enqueue import Enqueue, Options, find_job
 from rota.flow.prune import Prune, Retention
 from rota.flow.settle import FindHearer, asking
 from rota.model.limits import PAGE, REASON_LENGTH, check_name, check_whole, clip
-from rota.model.redact import redact_args
+from rota.model.redact import redact_args, redact_columns, redact_text
 from rota.model.run import Enqueued, Run
 from rota.model.schedule import Schedule
 from rota.model.transitions import STATES
@@ -111,7 +111,7 @@ class Control:
                 "started_at": one.started_at,
                 "finished_at": one.finished_at,
                 "outcome": one.outcome,
-                "error": one.error,
+                "error": None if one.error is None else redact_text(one.error),
             }
             for one in self.storage.list_attempts(run.seq, limit=PAGE)
         ]
@@ -130,15 +130,18 @@ class Control:
 
     def logs(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> list[dict[str, Any]]:
         run = self.storage.run(run_id)
-        return self.storage.list_logs(run.seq, after=after, limit=_page(limit))
+        found = self.storage.list_logs(run.seq, after=after, limit=_page(limit))
+        return [redact_columns(row, "text") for row in found]
 
     def events(
         self, run_id: str | None = None, *, before: int | None = None, limit: int = PAGE
     ) -> list[dict[str, Any]]:
-        return self.storage.list_events(run_id=run_id, before=before, limit=_page(limit))
+        found = self.storage.list_events(run_id=run_id, before=before, limit=_page(limit))
+        return [redact_columns(row, "detail") for row in found]
 
     def audit(self, *, before: int | None = None, limit: int = PAGE) -> list[dict[str, Any]]:
-        return self.storage.list_audit(before=before, limit=_page(limit))
+        found = self.storage.list_audit(before=before, limit=_page(limit))
+        return [redact_columns(row, "before", "after") for row in found]
 
     def schedules(
         self, *, after: str = "", job: str | None = None, limit: int = PAGE
@@ -160,7 +163,8 @@ class Control:
     def changes(self, name: str, *, limit: int = 50) -> list[dict[str, Any]]:
         """Who changed a schedule, when and why, newest first."""
         schedule = self.storage.schedule_named(name)
-        return self.storage.list_schedule_changes(schedule.id, before=2**62, limit=_page(limit))
+        found = self.storage.list_schedule_changes(schedule.id, before=2**62, limit=_page(limit))
+        return [redact_columns(row, "before", "after") for row in found]
 
     def queues(self) -> list[dict[str, Any]]:
         return self.storage.list_queues(limit=PAGE)

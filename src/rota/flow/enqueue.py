@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,6 +34,8 @@ from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
 
 _encode = msgspec.json.Encoder().encode
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,25 +140,27 @@ class Enqueue:
 
     def _template(self, job: Job, options: Options) -> NewRun:
         what = f"job {job.name!r}"
-        priority = job.priority if options.priority is None else options.priority
-        limit = options.concurrency_limit or job.concurrency_limit
-        attempts = options.max_attempts or job.retry.max_attempts
+        priority = _chosen(options.priority, job.priority)
+        limit = _chosen(options.concurrency_limit, job.concurrency_limit)
+        attempts = _chosen(options.max_attempts, job.retry.max_attempts)
         return NewRun(
             id="",
             job=job.name,
-            queue=check_name(options.queue or job.queue, f"{what}: queue"),
+            queue=check_name(_chosen(options.queue, job.queue), f"{what}: queue"),
             args="",
             priority=check_whole(priority, f"{what}: priority", -PRIORITY, PRIORITY),
             delay=_duration(options.delay, f"{what}: delay", zero=True),
             due_at=None if options.at is None else parse_instant(options.at, f"{what}: at"),
             max_attempts=check_whole(attempts, f"{what}: max_attempts", 1, MAX_ATTEMPTS),
             timeout=_duration(options.timeout, f"{what}: timeout"),
-            key=None if options.key is None else check_key(options.key, f"{what}: key"),
+            key=_key(options.key, f"{what}: key"),
             key_ttl=_duration(options.key_ttl, f"{what}: key_ttl"),
-            concurrency_key=_concurrency_key(options.concurrency_key or job.concurrency_key),
+            concurrency_key=_key(
+                _chosen(options.concurrency_key, job.concurrency_key), f"{what}: concurrency_key"
+            ),
             concurrency_limit=check_whole(limit, f"{what}: concurrency_limit", 1, CONCURRENCY),
             created_by=self.created_by,
-            correlation_id=options.correlation_id,
+            correlation_id=_key(options.correlation_id, f"{what}: correlation_id"),
         )
 
 
@@ -196,5 +200,9 @@ def _duration(value: object, field: str, *, zero: bool = False) -> timedelta | N
     return None if value is None else parse_duration(value, field, zero=zero)
 
 
-def _concurrency_key(value: str | None) -> str | None:
-    return None if value is None else check_key(value, "concurrency_key")
+def _key(value: str | None, field: str) -> str | None:
+    return None if value is None else check_key(value, field)
+
+
+def _chosen(option: T | None, otherwise: T) -> T:
+    return otherwise if option is None else option

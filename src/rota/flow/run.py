@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from rota.executors.protocol import Context, StopReason
 from rota.flow.notes import Notes
 from rota.model.duration import format_duration
 from rota.model.job import Job
+from rota.model.limits import check_key
 from rota.model.outcome import Outcome
 from rota.model.run import Claimed
 from rota.storage.protocol import Storage
@@ -94,6 +96,8 @@ class Execution:
                 return
             self.finished = True
             free = self.returned
+        if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
+            outcome = replace(outcome, reason=None)  # the row has the reason of who asked for it
         self._done(self, outcome)
         if free:
             self._freed(self)
@@ -137,9 +141,8 @@ class Execution:
             case "extend_lease":
                 self.storage.renew([(self.run.seq, self.run.attempt)], self.lease)
             case "lock":
-                return self.storage.acquire_lock(
-                    params["name"], f"run {self.run.id}", params["ttl"]
-                )
+                name = check_key(params["name"], "lock")
+                return self.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])
             case "extend_lock":
                 return self.storage.extend_lock(params["name"], params["token"], params["ttl"])
             case "unlock":

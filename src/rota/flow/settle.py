@@ -83,6 +83,10 @@ class Settler:
             self._written.notify_all()
         return 0.0 if self._pending else IDLE_SECONDS
 
+    def unwritten(self) -> list[int]:
+        """The runs whose outcome is known here and nowhere else yet."""
+        return [one.run.seq for one in list(self._pending)]
+
     def flush(self, timeout: float) -> bool:
         """Wait until everything put so far is written."""
         self._wake()
@@ -108,7 +112,7 @@ class Settler:
 
     def _write(self, settlements: Sequence[Settlement], *, again: bool) -> None:
         plain, heard = [], []
-        for one in settlements:
+        for one in _latest(settlements):
             try:
                 hearer = self.hearer_of(one.run.job)
             except Unknown as fault:
@@ -146,7 +150,19 @@ class Settler:
             row = self.storage.run(one.run.id)
         except Unknown:
             return False
-        return row.attempt == one.run.attempt and row.state == one.state
+        ours = (one.run.attempt, one.state, one.failures, one.lost)
+        # The counts tell our failure from a rescue that ended the same attempt.
+        return (row.attempt, row.state, row.failures, row.lost) == ours
+
+
+def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:
+    """Of two attempts of one run only the later can still hold it: the earlier was rescued."""
+    latest: dict[int, Settlement] = {}
+    for one in settlements:
+        other = latest.get(one.run.seq)
+        if other is None or other.run.attempt < one.run.attempt:
+            latest[one.run.seq] = one
+    return list(latest.values())
 
 
 def retry_of(run: Claimed, job: Job | None) -> Retry:

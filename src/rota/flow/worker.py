@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from rota.errors import RotaError, Unknown
+from rota.errors import RotaError
 from rota.executors.protocol import Context, Executor
 from rota.flow.claim import Claim
 from rota.flow.events import Events, started_event
@@ -109,7 +109,7 @@ class Worker:
             queues=self.queues,
             jobs=self.known_jobs,
             free=self.free,
-            held=lambda: [execution.run.seq for execution in self.executions()],
+            held=self.held,
             take=self.take,
             lease=lease,
             interval=interval,
@@ -133,6 +133,11 @@ class Worker:
     def executions(self) -> list[Execution]:
         with self._guard:
             return list(self._executions.values())
+
+    def held(self) -> list[int]:
+        """Runs that are ours: in hand, or ended with an outcome that is not written yet."""
+        running = [execution.run.seq for execution in self.executions()]
+        return running + self.settler.unwritten()
 
     def free(self) -> int:
         return 0 if self._stopping else self.slots - len(self._executions)
@@ -175,7 +180,7 @@ class Worker:
     def _begin(self, execution: Execution) -> None:
         try:
             executor = self.executors.get(execution.job.executor)
-        except Unknown as fault:
+        except RotaError as fault:  # not installed, or its package is broken
             execution.handler_returned(Outcome(kind="failed", error=str(fault)))
             return
         self._announce(execution)
@@ -226,12 +231,16 @@ class Worker:
         if outcome.kind != "lost":
             self.settler.put(execution.run, outcome, execution.ran_for)
         self.notes.ended(execution.run)
+        with self._guard:
+            self._guard.notify_all()  # a stop waits for outcomes, not for threads
 
     def _freed(self, execution: Execution) -> None:
         with self._guard:
             self._executions.pop((execution.run.seq, execution.run.attempt), None)
             self._guard.notify_all()
         self.loops["claim"].wake()
+        if execution.context.stop_reason == "timed_out":
+            self.loops["beat"].wake()
 
     # Guarding
 
@@ -267,6 +276,7 @@ class Worker:
         or a stop waits for the handler to look at `ctx.cancelled`."""
         if execution.context.stop_reason in ("timed_out", "lost"):
             execution.finish(execution.stopped_outcome())
+            self.loops["beat"].wake()  # shows the slot as stuck
 
     def beat(self) -> float:
         self.storage.put_worker(

@@ -8,6 +8,7 @@ import re
 from rota.errors import Invalid
 
 NAME = re.compile(r"[A-Za-z0-9._/-]{1,128}")
+SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}")
 KEY_LENGTH = 512
 REASON_LENGTH = 2_000
 PAYLOAD_BYTES = 256 * 1024
@@ -28,6 +29,16 @@ def check_name(value: object, field: str) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise Invalid(
             f"{field} {_shown(value)} is not a valid name; use 1 to 128 letters, digits, . _ / or -"
+        )
+    return value
+
+
+def check_schema_name(value: object) -> str:
+    """It becomes part of every table's name, so it stays plainer than other names."""
+    if not isinstance(value, str) or not SCHEMA.fullmatch(value):
+        raise Invalid(
+            f"schema {_shown(value)} is not a plain name; use up to 48 lower-case letters, digits "
+            "and _, not beginning with a digit or pg_"
         )
     return value
 
@@ -96,6 +107,8 @@ def clip(text: str, limit: int) -> str:
         return clean
     note = f"… [{len(clean) - limit:,} characters cut] …"
     half = (limit - len(note)) // 2
+    if half <= 0:
+        return clean[:limit]
     # Keep both ends: the beginning names the error, the end of a traceback says where.
     return clean[:half] + note + clean[-half:]
 

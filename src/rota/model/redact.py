@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,19 @@ def redact(value: Any) -> Any:
 def redact_text(text: str) -> str:
     """Text with the passwords of any URLs taken out."""
     return _URL_PASSWORD.sub(lambda found: found["head"] + HIDDEN, text)
+
+
+def redact_columns(row: dict[str, Any], *columns: str) -> dict[str, Any]:
+    """A row whose columns, JSON or plain text, may be shown."""
+    shown = {name: _redact_column(row[name]) for name in columns if row[name] is not None}
+    return {**row, **shown}
+
+
+def _redact_column(text: str) -> str:
+    if text.startswith("{"):
+        with suppress(ValueError):
+            return json.dumps(redact(json.loads(text)), ensure_ascii=False)
+    return redact_text(text)
 
 
 def redact_args(run: Run) -> Run:

@@ -49,6 +49,7 @@ class NewRun:
     concurrency_key: str | None = None
     concurrency_limit: int = 1
     schedule_id: int | None = None
+    occurrence: datetime | None = None
     retry_of: str | None = None
     created_by: str | None = None
     correlation_id: str | None = None

@@ -15,7 +15,7 @@ from rota.model.plan import FirePlan
 from rota.model.run import Attempt, Claimed, Enqueued, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.storage.engine import Row
-from rota.storage.scripts.catalog import Actor
+from rota.storage.scripts.changes import Actor
 from rota.storage.scripts.claim import LogLine, Renewed
 from rota.storage.scripts.fire import Due
 from rota.storage.scripts.settle import OnTerminated, Settled

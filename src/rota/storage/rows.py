@@ -78,6 +78,7 @@ def new_run_row(new: NewRun) -> Row:
         "concurrency_limit": new.concurrency_limit,
         "wanted_key": new.wanted_key,
         "schedule_id": new.schedule_id,
+        "occurrence": new.occurrence,
         "retry_of": new.retry_of,
         "created_by": new.created_by,
         "correlation_id": new.correlation_id,

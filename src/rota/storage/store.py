@@ -11,9 +11,12 @@ from rota.storage.scripts.claim import ClaimScript
 from rota.storage.scripts.control import ControlScript
 from rota.storage.scripts.enqueue import EnqueueScript
 from rota.storage.scripts.fire import FireScript
+from rota.storage.scripts.schedules import ScheduleScript
 
 
-class Store(FireScript, EnqueueScript, ClaimScript, ControlScript, CatalogScript):
+class Store(
+    FireScript, EnqueueScript, ClaimScript, ControlScript, ScheduleScript, CatalogScript
+):
     """Rows of one installation."""
 
     def migrate(self) -> list[str]:

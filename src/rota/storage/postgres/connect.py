@@ -26,16 +26,16 @@ _DEFAULTS: dict[str, str | int] = {
     "tcp_user_timeout": 60_000,
 }
 
-# A transaction of ours is short: one that is left open holds locks that others need. Our statements
-# all find their rows by an index; without the other settings a plan made while a table was empty
-# would read the whole table, and be kept, after a burst has filled it.
+# A transaction of ours is short: one that is left open holds locks that others need. Plans are made
+# for each execution: one made while the queue was empty and kept would read every row of the burst
+# that filled it, again and again, until statistics are gathered (claims took seconds).
 _SESSION = """
 SET timezone = 'UTC';
 SET default_transaction_isolation = 'read committed';
 SET client_min_messages = warning;
 SET idle_in_transaction_session_timeout = '60s';
 SET lock_timeout = '10s';
-SET enable_seqscan = off;
+SET plan_cache_mode = auto;
 SET jit = off
 """
 # Behind a transaction pooler a session is shared with strangers; poolers follow this one setting.

@@ -133,23 +133,23 @@ INSERT INTO {prefix}queues (name) SELECT unnest(:name::text[]) ON CONFLICT (name
 WITH t AS MATERIALIZED (SELECT {now} AS now)
 INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, retry_of, created_by, correlation_id, trace)
+       wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
 SELECT a.id, a.job, a.queue, a.priority,
        CASE WHEN due > t.now THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
        due, t.now, CASE WHEN due <= t.now THEN t.now END,
        a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
-       a.concurrency_limit, a.wanted_key, a.schedule_id, a.retry_of, a.created_by,
+       a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.retry_of, a.created_by,
        a.correlation_id, a.trace
   FROM t, unnest(:id::uuid[], :job::text[], :queue::text[], :priority::integer[],
                  :due_at::timestamptz[], :delay_seconds::float8[], :max_attempts::integer[],
                  :timeout::text[], :backoff::json[], :args::json[], :overlap_key::text[],
                  :concurrency_key::text[], :concurrency_limit::integer[], :wanted_key::text[],
-                 :schedule_id::bigint[], :retry_of::text[], :created_by::text[],
-                 :correlation_id::text[], :trace::text[])
+                 :schedule_id::bigint[], :occurrence::timestamptz[], :retry_of::text[],
+                 :created_by::text[], :correlation_id::text[], :trace::text[])
           WITH ORDINALITY
           AS a(id, job, queue, priority, due_at, delay_seconds, max_attempts, timeout, backoff, args,
-               overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id, retry_of,
-               created_by, correlation_id, trace, place),
+               overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id, occurrence,
+               retry_of, created_by, correlation_id, trace, place),
        LATERAL (SELECT coalesce(a.due_at, t.now + make_interval(secs => a.delay_seconds)) AS due) AS d
  ORDER BY a.place
 ON CONFLICT (id) DO NOTHING
@@ -161,8 +161,7 @@ RETURNING id::text;
 -- A run that still wants a slot goes to held; admit does the rest.
 UPDATE {prefix}runs
    SET state = CASE WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END, queued_at = {now}
- WHERE state = 'waiting'
-   AND seq = ANY (ARRAY(SELECT seq FROM {prefix}runs
+ WHERE seq = ANY (ARRAY(SELECT seq FROM {prefix}runs
                          WHERE state = 'waiting' AND due_at <= (SELECT {now})
                          ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING wanted_key;
@@ -217,17 +216,17 @@ WITH line AS MATERIALIZED (
               FROM line JOIN free USING (key, place)) AS f
      WHERE fits
 ), locked AS MATERIALIZED (
-    SELECT r.seq
+    SELECT r.seq, r.state, r.wanted_key
       FROM fitting AS f
      CROSS JOIN LATERAL (
-           SELECT seq FROM {prefix}runs
-            WHERE seq = f.seq AND state = 'held' AND wanted_key = f.key
-              FOR UPDATE SKIP LOCKED) AS r
+           SELECT seq, state, wanted_key FROM {prefix}runs
+            WHERE seq = f.seq FOR UPDATE SKIP LOCKED) AS r
 ), next AS MATERIALIZED (
     SELECT key, seq, number
       FROM (SELECT f.key, f.seq, f.number,
                    bool_and(l.seq IS NOT NULL) OVER (PARTITION BY f.key ORDER BY f.place) AS unbroken
-              FROM fitting AS f LEFT JOIN locked AS l USING (seq)) AS n
+              FROM fitting AS f
+              LEFT JOIN locked AS l ON l.seq = f.seq AND l.state = 'held' AND l.wanted_key = f.key) AS n
      WHERE unbroken
 ), taken AS (
     INSERT INTO {prefix}slots (key, number, owner_run)
@@ -240,7 +239,7 @@ UPDATE {prefix}runs AS r
        state = CASE WHEN r.wanted_key = 'o/' || r.overlap_key AND r.concurrency_key IS NOT NULL
                     THEN 'held' ELSE 'queued' END
   FROM taken
- WHERE r.seq = taken.owner_run AND r.state = 'held' AND r.wanted_key = taken.key
+ WHERE r.seq = taken.owner_run
 RETURNING r.wanted_key;
 
 -------------------------------------------------------------------------------------- claim
@@ -267,7 +266,7 @@ open AS MATERIALIZED (
        SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = t.now,
            started_at = t.now, lease_until = t.now + make_interval(secs => :lease_seconds)
       FROM t
-     WHERE seq = ANY (ARRAY(SELECT seq FROM picked)) AND state = 'queued'
+     WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
     RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
               backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
               missed_count, cancel_requested_at, correlation_id, trace, priority
@@ -357,6 +356,21 @@ SELECT id, expr FROM {prefix}schedules
 -- A schedule that counts from the end of its run: the run has ended, the clock starts.
 UPDATE {prefix}schedules SET next_fire_at = {now} + make_interval(secs => :interval_seconds)
  WHERE id = :id AND next_fire_at = :waiting_at;
+
+-- name: lock_schedules
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]) ORDER BY id FOR UPDATE;
+
+-- name: recent_ends
+SELECT state FROM {prefix}runs
+ WHERE schedule_id = :schedule_id AND occurrence IS NOT NULL AND state IN ('succeeded', 'dead')
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: set_schedule_state
+UPDATE {prefix}schedules SET state = :state WHERE id = :id;
 
 -- name: insert_events
 INSERT INTO {prefix}events (at, kind, run_id, name, detail)
@@ -735,7 +749,17 @@ SELECT id, at, kind, run_id::text, name, detail FROM {prefix}events
  WHERE id < :before AND (:run_id::uuid IS NULL OR run_id = :run_id) ORDER BY id DESC LIMIT :limit;
 
 -- name: count_runs
-SELECT state, count(*) AS runs FROM {prefix}runs GROUP BY state;
+-- One count per state, each from the index of that state and not from the table.
+SELECT state, runs FROM (
+    SELECT 'waiting' AS state, count(*) AS runs FROM {prefix}runs WHERE state = 'waiting'
+    UNION ALL SELECT 'held', count(*) FROM {prefix}runs WHERE state = 'held'
+    UNION ALL SELECT 'queued', count(*) FROM {prefix}runs WHERE state = 'queued'
+    UNION ALL SELECT 'running', count(*) FROM {prefix}runs WHERE state = 'running'
+    UNION ALL SELECT 'paused', count(*) FROM {prefix}runs WHERE state = 'paused'
+    UNION ALL SELECT 'succeeded', count(*) FROM {prefix}runs WHERE state = 'succeeded'
+    UNION ALL SELECT 'dead', count(*) FROM {prefix}runs WHERE state = 'dead'
+    UNION ALL SELECT 'cancelled', count(*) FROM {prefix}runs WHERE state = 'cancelled'
+) AS counted WHERE runs > 0;
 
 -- name: count_schedules
 SELECT count(*) AS schedules, count(*) FILTER (WHERE paused) AS paused,

@@ -9,7 +9,7 @@ from rota.model.run import Attempt, Run
 from rota.model.transitions import PENDING, RUNNING, may_delete, require
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
-from rota.storage.scripts.catalog import Actor, audit
+from rota.storage.scripts.changes import Actor, audit
 from rota.storage.scripts.rescue import RescueScript
 from rota.storage.scripts.settle import OnTerminated, SettleScript
 

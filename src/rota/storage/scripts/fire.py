@@ -9,7 +9,7 @@ from datetime import datetime
 from rota.errors import StorageError
 from rota.model.duration import format_duration
 from rota.model.job import Job
-from rota.model.plan import FirePlan, PlannedRun
+from rota.model.plan import FirePlan, PlannedRun, Stretch
 from rota.model.policies import decide_overlap
 from rota.model.run import slot_keys
 from rota.model.schedule import Schedule
@@ -78,8 +78,8 @@ class FireScript(Script):
         moved = {row["id"] for row in tx.many("advance_schedules", _advances(plans))}
         won = [plan for plan in plans if plan.schedule.id in moved]
         made, ledger = self._admit(tx, won, jobs)
-        run_ids = {row["schedule_id"]: row["run_id"] for row in reversed(ledger)}
-        ledger += [row for plan in won for row in _stretches(plan, run_ids)]
+        firsts = {row["schedule_id"]: row for row in reversed(ledger)}
+        ledger += [row for plan in won for row in _stretches(plan, firsts.get(plan.schedule.id))]
         # The ledger first: it says politely what the unique id of a run would say with an error.
         if len(tx.many("insert_occurrences", ledger)) != len(ledger):
             raise AlreadyFired("an occurrence is in the ledger already")
@@ -113,15 +113,14 @@ class FireScript(Script):
                 held=held.get(key, 0),
                 queue_max=schedule.queue_max,
             )
-            run_id: str | None = None
-            match decision:
-                case "start" | "hold":
-                    owns = decision == "start"
-                    made.append(_run_row(seq, schedule, run, jobs.get(schedule.job), owns=owns))
-                    run_id = run.run_id
-                    held[key] = held.get(key, 0) + (not owns)
-                case "merge":
-                    run_id = self._merge(tx, key, run, made)
+            run_id = self._merge(tx, key, run, made) if decision == "merge" else None
+            if decision == "merge" and run_id is None:
+                decision = "hold"  # the run that waited was let in just now
+            if decision in ("start", "hold"):
+                owns = decision == "start"
+                made.append(_run_row(seq, schedule, run, jobs.get(schedule.job), owns=owns))
+                run_id = run.run_id
+                held[key] = held.get(key, 0) + (not owns)
             ledger.append(_ledger_row(schedule, run, decision, run_id))
         return made, ledger
 
@@ -206,17 +205,23 @@ def _ledger_row(schedule: Schedule, run: PlannedRun, decision: str, run_id: str 
     }
 
 
-def _stretches(plan: FirePlan, run_ids: Mapping[int, str | None]) -> list[Row]:
-    run_id = run_ids.get(plan.schedule.id)
-    return [
-        {
-            "schedule_id": plan.schedule.id,
-            "occurrence": stretch.first,
-            "last_occurrence": stretch.last,
-            "count": stretch.count,
-            "outcome": stretch.outcome,
-            "reason": stretch.reason,
-            "run_id": run_id if stretch.outcome == "coalesced" else None,
-        }
-        for stretch in plan.stretches
-    ]
+def _stretches(plan: FirePlan, first: Row | None) -> list[Row]:
+    """Ledger rows of occurrences without a run of their own; `first` is the row before them."""
+    return [_stretch_row(plan.schedule, stretch, first) for stretch in plan.stretches]
+
+
+def _stretch_row(schedule: Schedule, stretch: Stretch, first: Row | None) -> Row:
+    outcome, reason, run_id = stretch.outcome, stretch.reason, None
+    if outcome == "coalesced" and first is not None:
+        run_id = first["run_id"]
+        if run_id is None:  # the run they would have been part of was skipped or dropped
+            outcome, reason = first["outcome"], first["reason"]
+    return {
+        "schedule_id": schedule.id,
+        "occurrence": stretch.first,
+        "last_occurrence": stretch.last,
+        "count": stretch.count,
+        "outcome": outcome,
+        "reason": reason,
+        "run_id": run_id,
+    }

@@ -10,10 +10,11 @@ from rota.model.duration import parse_duration
 from rota.model.outcome import Settlement
 from rota.model.run import Run
 from rota.model.schedule import WAITING_FOR_RUN
-from rota.model.transitions import TERMINAL
+from rota.model.transitions import DEAD, TERMINAL
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.admit import AdmitScript
+from rota.storage.scripts.react import ReactScript
 
 # Asked inside the last transaction of a run: the (SQL, parameters) to commit with it.
 OnTerminated = Callable[[Run], Sequence[tuple[str, dict[str, Any]]]]
@@ -27,11 +28,12 @@ class Settled:
     state: str
 
 
-class SettleScript(AdmitScript):
+class SettleScript(AdmitScript, ReactScript):
     def settle(
         self, settlements: Sequence[Settlement], on_terminated: OnTerminated | None = None
     ) -> list[Settled]:
         """Write the outcomes of attempts that still hold their lease."""
+        settlements = _latest(settlements)
         if on_terminated is None and all(one.is_plain for one in settlements):
             done = self.engine.single("settle_runs", [rows.settlement_row(s) for s in settlements])
         else:
@@ -59,8 +61,10 @@ class SettleScript(AdmitScript):
             ],
         )
         ended = [one for one in settled if states[one.run.seq]["state"] in TERMINAL]
-        self._hand_on(tx, settled, ended)
+        # Schedules before slots: fire takes its locks in this order too.
         self._restart_delays(tx, ended)
+        self._react(tx, [one for one in ended if states[one.run.seq]["state"] == DEAD])
+        self._hand_on(tx, settled, ended)
         if on_terminated is not None:
             for one in ended:
                 self._add_to_end(tx, one.run.seq, on_terminated)
@@ -113,6 +117,14 @@ class SettleScript(AdmitScript):
                     }
                 ],
             )
+
+
+def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:
+    """One for each run: the answers name the run only, and an earlier attempt has lost it."""
+    latest: dict[int, Settlement] = {}
+    for one in sorted(settlements, key=lambda one: one.run.attempt):
+        latest[one.run.seq] = one
+    return list(latest.values())
 
 
 def _attempt_row(settlement: Settlement, row: Row) -> Row:

@@ -95,12 +95,12 @@ INSERT INTO {prefix}queues (name) VALUES (:name) ON CONFLICT (name) DO NOTHING;
 -- The id comes from the caller: after a lost answer the same insert can be sent again.
 INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, retry_of, created_by, correlation_id, trace)
+       wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
 SELECT :id, :job, :queue, :priority,
        CASE WHEN due > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
        due, {now}, CASE WHEN due <= {now} THEN {now} END,
        :max_attempts, :timeout, :backoff, :args, :overlap_key, :concurrency_key, :concurrency_limit,
-       :wanted_key, :schedule_id, :retry_of, :created_by, :correlation_id, :trace
+       :wanted_key, :schedule_id, :occurrence, :retry_of, :created_by, :correlation_id, :trace
   FROM (SELECT coalesce(:due_at, {now} + CAST(:delay_seconds * 1000000 AS INTEGER)) AS due)
  WHERE true
 ON CONFLICT (id) DO NOTHING
@@ -241,6 +241,17 @@ SELECT id, expr FROM {prefix}schedules
 -- A schedule that counts from the end of its run: the run has ended, the clock starts.
 UPDATE {prefix}schedules SET next_fire_at = {now} + CAST(:interval_seconds * 1000000 AS INTEGER)
  WHERE id = :id AND next_fire_at = :waiting_at;
+
+-- name: lock_schedules
+SELECT * FROM {prefix}schedules WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
+
+-- name: recent_ends
+SELECT state FROM {prefix}runs
+ WHERE schedule_id = :schedule_id AND occurrence IS NOT NULL AND state IN ('succeeded', 'dead')
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: set_schedule_state
+UPDATE {prefix}schedules SET state = :state WHERE id = :id;
 
 -- name: insert_events
 INSERT INTO {prefix}events (at, kind, run_id, name, detail)

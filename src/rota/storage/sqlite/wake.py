@@ -1,8 +1,8 @@
-"""Notice commits of other processes: each one writes to the file beside the database.
+"""Notice commits of other processes: SQLite counts them in `data_version`.
 
-On Linux the kernel tells (inotify): nothing runs while nothing happens, and an enqueue from
-another process is seen within a millisecond. Elsewhere SQLite's own counter of commits is read a
-few times a second. Either is only a hint: loops look each second anyway.
+On Linux the kernel tells when to look (inotify on the file beside the database): nothing runs
+while nothing happens. Elsewhere the counter is read a few times a second. Either is only a hint:
+loops look each second anyway.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from pathlib import Path
 from typing import Protocol
 
 POLL_SECONDS = 0.05
-# A burst of commits is one wake-up.
-QUIET_SECONDS = 0.002
+# The file is written before the commit is synced and can be read: look until it can.
+LOOK_SECONDS = 0.001
+LOOKS = 500
 
 _IN_MODIFY, _IN_CREATE = 0x2, 0x100
 _EVENT = struct.Struct("iIII")
 
 
-class Changes(Protocol):
+class Hints(Protocol):
+    looks: int
+
     def wait(self) -> bool:
-        """Until the file changed (True) or `stop` was called (False)."""
+        """Until there may have been a commit (True) or `stop` was called (False)."""
 
     def stop(self) -> None: ...
 
@@ -39,7 +42,10 @@ class FileWatch:
     """Calls `wake` after commits, from a thread of its own."""
 
     def __init__(self, path: str, connect: Callable[[], sqlite3.Connection]) -> None:
-        self._changes = _changes(path, connect)
+        self._hints = _hints(Path(path))
+        self._connection = connect()
+        self._seen = self._version()
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, wake: Callable[[], None]) -> None:
@@ -49,27 +55,48 @@ class FileWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        self._changes.stop()
+        self._stopping.set()
+        self._hints.stop()
         if self._thread is not None:
             self._thread.join()
-        self._changes.close()
+        self._hints.close()
+        self._connection.close()
 
     def _watch(self, wake: Callable[[], None]) -> None:
-        while self._changes.wait():
-            wake()
+        while self._hints.wait():
+            if self._committed():
+                wake()
+
+    def _committed(self) -> bool:
+        for _ in range(self._hints.looks):
+            version = self._version()
+            if version != self._seen:
+                self._seen = version
+                return True
+            if self._stopping.wait(LOOK_SECONDS):
+                return False
+        return False
+
+    def _version(self) -> int:
+        try:
+            return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error:
+            return -1
 
 
-def _changes(path: str, connect: Callable[[], sqlite3.Connection]) -> Changes:
+def _hints(path: Path) -> Hints:
     if sys.platform == "linux":
         try:
-            return KernelEvents(Path(path))
+            return KernelEvents(path)
         except OSError:
             pass  # no inotify left, or a file system without it
-    return CommitCounter(connect)
+    return Ticks()
 
 
 class KernelEvents:
     """inotify on the folder: the -wal file itself comes and goes."""
+
+    looks = LOOKS
 
     def __init__(self, path: Path) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +106,6 @@ class KernelEvents:
         folder = os.fsencode(path.resolve().parent)
         mask = _IN_MODIFY | _IN_CREATE
         self._checked(self._libc.inotify_add_watch(self._descriptor, folder, mask))
-        self._quiet = threading.Event()
 
     def _checked(self, answer: int) -> int:
         if answer < 0:
@@ -91,7 +117,6 @@ class KernelEvents:
             ready, _, _ = select.select([self._descriptor, self._stop_read], [], [])
             if self._stop_read in ready:
                 return False
-            self._quiet.wait(QUIET_SECONDS)
             if self._concerns_us(os.read(self._descriptor, 65_536)):
                 return True
 
@@ -106,7 +131,6 @@ class KernelEvents:
         return False
 
     def stop(self) -> None:
-        self._quiet.set()
         os.write(self._stop_write, b"x")
 
     def close(self) -> None:
@@ -114,27 +138,19 @@ class KernelEvents:
             os.close(descriptor)
 
 
-class CommitCounter:
-    """`PRAGMA data_version` changes when another connection has committed."""
+class Ticks:
+    """A look every POLL_SECONDS, where nothing tells when to."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        self._connection = connect()
+    looks = 1
+
+    def __init__(self) -> None:
         self._stopping = threading.Event()
-        self._seen = -1
 
     def wait(self) -> bool:
-        while not self._stopping.wait(POLL_SECONDS):
-            try:
-                version = self._connection.execute("PRAGMA data_version").fetchone()[0]
-            except sqlite3.Error:
-                continue
-            if version != self._seen:
-                self._seen = version
-                return True
-        return False
+        return not self._stopping.wait(POLL_SECONDS)
 
     def stop(self) -> None:
         self._stopping.set()
 
     def close(self) -> None:
-        self._connection.close()
+        pass

@@ -1,0 +1,84 @@
+"""React to dead runs as on_error and pause_after of their schedules say, where they died."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.model.on_error import Reaction, react, retry_id
+from rota.model.outcome import Settlement
+from rota.model.run import NewRun, Run
+from rota.model.schedule import Schedule
+from rota.storage import rows
+from rota.storage.engine import Transaction
+from rota.storage.scripts.base import Script
+from rota.storage.scripts.changes import SYSTEM, record_change
+
+STATE_LENGTH = 300
+
+
+class ReactScript(Script):
+    def _react(self, tx: Transaction, dead: Sequence[Settlement]) -> None:
+        """Only runs that stand for an occurrence concern their schedule."""
+        concerned = [one.run for one in dead if one.run.occurrence is not None]
+        ids = sorted({run.schedule_id for run in concerned if run.schedule_id is not None})
+        if not ids:
+            return
+        schedules = {row["id"]: rows.schedule(row) for row in tx.all("lock_schedules", ids=ids)}
+        now = self._now(tx)
+        for run in concerned:
+            schedule = schedules.get(run.schedule_id or 0)
+            row = tx.one("run_by_seq", seq=run.seq)
+            if schedule is None or row is None:
+                continue  # dropped meanwhile: its runs go on alone
+            died = rows.run(row)
+            reaction = react(schedule, died, now, self._deaths_in_a_row(tx, schedule))
+            schedules[schedule.id] = self._carry_out(tx, schedule, died, reaction)
+
+    def _deaths_in_a_row(self, tx: Transaction, schedule: Schedule) -> int:
+        if schedule.pause_after is None:
+            return 1
+        ends = tx.all("recent_ends", schedule_id=schedule.id, limit=schedule.pause_after)
+        states = [row["state"] for row in ends]
+        return states.index("succeeded") if "succeeded" in states else len(states)
+
+    def _carry_out(
+        self, tx: Transaction, schedule: Schedule, died: Run, reaction: Reaction
+    ) -> Schedule:
+        error = (died.error or "").strip().rpartition("\n")[2]
+        told = f"run {died.id} died: {error}"
+        if reaction.retry_at is not None:
+            tx.many("insert_runs", [rows.new_run_row(_retry(schedule, died, reaction))])
+            told += f"; tried again at {reaction.retry_at.isoformat(timespec='seconds')}"
+        if reaction.pause_reason is None:
+            tx.all("set_schedule_state", id=schedule.id, state=told[:STATE_LENGTH])
+            return schedule
+        reason = f"{reaction.pause_reason}: {error}"[:STATE_LENGTH]
+        row = tx.one(
+            "pause_schedule", id=schedule.id, by=SYSTEM.by, reason=reason, state=f"paused: {reason}"
+        )
+        assert row is not None, "react() leaves paused schedules alone"
+        paused = rows.schedule(row)
+        record_change(tx, paused, SYSTEM, "pause", reason, schedule, paused)
+        return paused
+
+
+def _retry(schedule: Schedule, died: Run, reaction: Reaction) -> NewRun:
+    """The same occurrence once more: cursor and ledger are not touched."""
+    return NewRun(
+        id=retry_id(died),
+        job=died.job,
+        queue=died.queue,
+        args=died.args,
+        priority=died.priority,
+        due_at=reaction.retry_at,
+        max_attempts=died.max_attempts,
+        timeout=died.timeout,
+        backoff=died.backoff,
+        overlap_key=died.overlap_key,
+        concurrency_key=died.concurrency_key,
+        concurrency_limit=died.concurrency_limit,
+        schedule_id=schedule.id,
+        occurrence=died.occurrence,
+        retry_of=died.id,
+        created_by=f"schedule {schedule.name} (on_error = retry)",
+    )

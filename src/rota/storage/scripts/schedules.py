@@ -1,0 +1,150 @@
+"""Schedules as rows: create, edit, pause, resume, drop; each leaves its change behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from rota.errors import Conflict, Invalid, Unknown
+from rota.model.plan import Stretch, plan_resume
+from rota.model.schedule import Schedule, edited
+from rota.storage import rows
+from rota.storage.engine import Row, Transaction
+from rota.storage.scripts.base import Script
+from rota.storage.scripts.changes import Actor, record_change
+
+
+class ScheduleScript(Script):
+    def put_schedule(self, wanted: Schedule, actor: Actor) -> Schedule:
+        """Create or edit by name. The same definition changes nothing; nothing fires the past."""
+        return self.engine.write("put_schedule", lambda tx: self._put(tx, wanted, actor))
+
+    def _put(self, tx: Transaction, wanted: Schedule, actor: Actor) -> Schedule:
+        now = self._now(tx)
+        row = tx.one("lock_schedule", name=wanted.name)
+        if row is None:
+            new = replace(wanted, next_fire_at=wanted.first_fire(now))
+            _refuse_never(new)
+            made = tx.one("insert_schedule", **_without(rows.schedule_row(new), "id"))
+            if made is None:
+                raise Conflict(f"schedule {wanted.name!r} was created by another process just now")
+            created = rows.schedule(made)
+            record_change(tx, created, actor, "create", None, None, created)
+            return created
+        old = rows.schedule(row)
+        if old.definition() == wanted.definition():
+            return old
+        new = edited(old, wanted, now)
+        if old.timing() != wanted.timing():
+            _refuse_never(new)
+        if new.enabled and not old.enabled:
+            resumed, missed = plan_resume(new, now)
+            new = replace(new, next_fire_at=resumed)
+            self._record(tx, new, missed)
+        changed = tx.one("update_schedule", **rows.schedule_row(new))
+        assert changed is not None
+        saved = rows.schedule(changed)
+        record_change(tx, saved, actor, "alter", None, old, saved)
+        return saved
+
+    def schedule_named(self, name: str) -> Schedule:
+        return self.engine.read(lambda tx: self._schedule(tx, name))
+
+    def list_schedules(
+        self, *, after: str = "", job: str | None = None, limit: int
+    ) -> list[Schedule]:
+        found = self.engine.read(
+            lambda tx: tx.all("list_schedules", after=after, job=job, limit=limit)
+        )
+        return [rows.schedule(row) for row in found]
+
+    def pause_schedule(self, name: str, reason: str | None, actor: Actor) -> Schedule:
+        """Stop fires. Runs already made go on; the cursor stays where it is."""
+
+        def work(tx: Transaction) -> Schedule:
+            old = self._schedule(tx, name, "lock_schedule")
+            told = f"paused by {actor.by}" + (f": {reason}" if reason else "")
+            row = tx.one("pause_schedule", id=old.id, by=actor.by, reason=reason, state=told)
+            if row is None:
+                return old
+            paused = rows.schedule(row)
+            record_change(tx, paused, actor, "pause", reason, old, paused)
+            return paused
+
+        return self.engine.write("pause_schedule", work)
+
+    def resume_schedule(self, name: str, reason: str | None, actor: Actor) -> Schedule:
+        """Fire again from now on. What was missed is recorded, not replayed."""
+
+        def work(tx: Transaction) -> Schedule:
+            old, now = self._schedule(tx, name, "lock_schedule"), self._now(tx)
+            if not old.paused:
+                return old
+            following, missed = plan_resume(old, now)
+            told = f"resumed by {actor.by}"
+            if old.kind == "once" and missed is not None:
+                told = f"its time passed while it was paused; marked missed by {actor.by}"
+            row = tx.one("resume_schedule", id=old.id, next_fire_at=following, state=told)
+            assert row is not None, "the row was paused in this transaction"
+            resumed = rows.schedule(row)
+            self._record(tx, resumed, missed)
+            record_change(tx, resumed, actor, "resume", reason, old, resumed)
+            return resumed
+
+        return self.engine.write("resume_schedule", work)
+
+    def drop_schedule(self, name: str, reason: str | None, actor: Actor) -> None:
+        """Remove the schedule; ledger, changes and runs stay."""
+
+        def work(tx: Transaction) -> None:
+            old = self._schedule(tx, name, "lock_schedule")
+            tx.all("drop_schedule", id=old.id)
+            record_change(tx, old, actor, "drop", reason, old, None)
+
+        self.engine.write("drop_schedule", work)
+
+    def _schedule(self, tx: Transaction, name: str, statement: str = "schedule_named") -> Schedule:
+        row = tx.one(statement, name=name)
+        if row is None:
+            raise Unknown(f"schedule {name!r} does not exist; `rota schedules` lists them")
+        return rows.schedule(row)
+
+    def _record(self, tx: Transaction, schedule: Schedule, missed: Stretch | None) -> None:
+        if missed is not None:
+            row = {
+                "schedule_id": schedule.id,
+                "occurrence": missed.first,
+                "last_occurrence": missed.last,
+                "count": missed.count,
+                "outcome": missed.outcome,
+                "reason": missed.reason,
+                "run_id": None,
+            }
+            tx.many("insert_occurrences", [row])
+
+    def list_schedule_changes(self, schedule_id: int, *, before: int, limit: int) -> list[Row]:
+        return self.engine.read(
+            lambda tx: tx.all(
+                "list_schedule_changes", schedule_id=schedule_id, before=before, limit=limit
+            )
+        )
+
+    def list_occurrences(self, schedule_id: int, *, before: datetime, limit: int) -> list[Row]:
+        return self.engine.read(
+            lambda tx: tx.all(
+                "list_occurrences", schedule_id=schedule_id, before=before, limit=limit
+            )
+        )
+
+
+def _refuse_never(schedule: Schedule) -> None:
+    """Expressions are checked when they are saved, against the clock that will decide."""
+    if schedule.next_fire_at is None:
+        raise Invalid(
+            f"schedule {schedule.name!r}: {schedule.described()} has no occurrence from now on; "
+            "check day, month, year and ends_at"
+        )
+
+
+def _without(row: Row, *names: str) -> Row:
+    return {name: value for name, value in row.items() if name not in names}

@@ -1,0 +1,84 @@
+"""An app on each engine: one with real time and threads, one that the test drives by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota.storage.store import open_store
+from rota.testing import Clock, Driver
+from tests.api.support import Driven, Watch
+from tests.support.postgres import Server
+
+ENGINES = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgres_server: Server) -> Iterator[str]:
+    """The database that every test's own is copied from: cheaper than to migrate each."""
+    with postgres_server.database() as url:
+        store = open_store(url)
+        store.migrate()
+        store.close()
+        yield url
+
+
+@pytest.fixture
+def copied_database(postgres_server: Server, migrated_database: str) -> Iterator[str]:
+    with postgres_server.database(template=migrated_database) as url:
+        yield url
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> str:
+    """The address of an empty store of the test's own."""
+    if engine == "sqlite":
+        return f"sqlite:///{tmp_path / 'rota.db'}"
+    url: str = request.getfixturevalue("copied_database")
+    return url
+
+
+@pytest.fixture
+def make_app(database: str) -> Iterator[Callable[..., rota.Rota]]:
+    """Apps on the test's store, as several processes would have them."""
+    made: list[rota.Rota] = []
+
+    def make(**settings: object) -> rota.Rota:
+        app = rota.Rota(database, **settings)
+        made.append(app)
+        return app
+
+    yield make
+    for app in made:
+        app.stop(grace="0s")
+
+
+@pytest.fixture
+def app(make_app: Callable[..., rota.Rota]) -> rota.Rota:
+    """Not started: a test defines its jobs first."""
+    return make_app()
+
+
+@pytest.fixture
+def watch(app: rota.Rota) -> Watch:
+    return Watch(app)
+
+
+@pytest.fixture
+def driven(database: str) -> Iterator[Driven]:
+    """The same store under a clock of the test's own; nothing runs unless it is drained."""
+    clock = Clock()
+    store = open_store(database, clock=clock)
+    store.migrate()
+    app = rota.Rota(database, storage=store)
+    yield Driven(app, store, clock, Driver(app, store, clock))
+    app.close()

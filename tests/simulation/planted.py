@@ -1,0 +1,223 @@
+"""Bugs put in on purpose, to see that the simulation finds them. For tests only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+from rota.flow.settle import Settler
+from rota.flow.worker import Worker
+from rota.model.job import Job
+from rota.model.outcome import Outcome, Settlement, settle
+from rota.model.plan import FirePlan, Stretch, plan_fire
+from rota.model.run import Claimed
+from rota.model.schedule import Schedule
+from rota.storage.engine import Transaction
+from rota.storage.scripts.fire import _advances
+from rota.storage.store import Store
+from tests.simulation.scenario import Plant
+from tests.simulation.store import WatchedStore, watched
+from tests.simulation.world import World
+
+PLANTED: dict[str, Plant] = {}
+
+
+def plant(bug: Callable[[World], Iterator[None]]) -> Plant:
+    planted = contextmanager(bug)
+    PLANTED[bug.__name__.replace("_", " ")] = planted
+    return planted
+
+
+def reword(world: World, statement: str, old: str, new: str) -> None:
+    text = world.engine.statements[statement]
+    assert old in text, f"{statement} does not say {old!r} any more"
+    world.engine.statements[statement] = text.replace(old, new)
+
+
+# Fire
+
+
+@plant
+def fire_in_two_transactions(world: World) -> Iterator[None]:
+    """Insert the runs, then advance the cursor."""
+
+    def insert(store: Store, tx: Transaction, plans: Sequence[FirePlan], jobs: Any) -> int:
+        made, ledger = store._admit(tx, plans, jobs)
+        new = len(tx.many("insert_occurrences", ledger))
+        if new == len(ledger):
+            tx.many("insert_fired_runs", made)
+        return new
+
+    def fire(store: Store, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
+        made = store.engine.write("fire", lambda tx: insert(store, tx, plans, jobs))
+        store.engine.write("fire", lambda tx: tx.many("advance_schedules", _advances(plans)))
+        return made
+
+    with patch.object(WatchedStore, "fire", watched("fire", fire)):
+        yield
+
+
+@plant
+def cursor_moved_without_comparing(world: World) -> Iterator[None]:
+    reword(world, "advance_schedules", "AND next_fire_at = :cursor_at", "")
+    yield
+
+
+@plant
+def cursor_computed_from_the_local_clock(world: World) -> Iterator[None]:
+    def plan(schedule: Schedule, now: datetime) -> FirePlan:
+        process = world.current.process
+        ahead = timedelta(seconds=7 * process.number if process is not None else 0)
+        planned = plan_fire(schedule, now)
+        if planned.next_fire_at is None or schedule.delays:
+            return planned
+        return replace(planned, next_fire_at=schedule.next_after(now + ahead))
+
+    with patch("rota.flow.fire.plan_fire", plan):
+        yield
+
+
+@plant
+def catch_up_off_by_one(world: World) -> Iterator[None]:
+    def shorten(stretch: Stretch) -> Stretch:
+        return replace(stretch, count=(stretch.count or 2) - 1)
+
+    def plan(schedule: Schedule, now: datetime) -> FirePlan:
+        planned = plan_fire(schedule, now)
+        return replace(planned, stretches=tuple(map(shorten, planned.stretches)))
+
+    with patch("rota.flow.fire.plan_fire", plan):
+        yield
+
+
+@plant
+def resume_that_replays(world: World) -> Iterator[None]:
+    with patch(
+        "rota.storage.scripts.catalog.plan_resume", lambda schedule, now: (schedule.next_fire_at, None)
+    ):
+        yield
+
+
+@plant
+def edit_that_unpauses(world: World) -> Iterator[None]:
+    reword(world, "update_schedule", "SET job = :job", "SET paused = 0, job = :job")
+    yield
+
+
+@plant
+def prune_that_empties_the_ledger(world: World) -> Iterator[None]:
+    """Also what the cursor has not passed: after an edit that leads back it fires again."""
+    reword(world, "old_occurrences", "o.recorded_at < :now", ":now + 1 > :now")
+    reword(world, "old_occurrences", "o.last_occurrence < s.next_fire_at", "true")
+    yield
+
+
+# Exactly at the instant
+
+
+@plant
+def schedule_due_only_after_its_instant(world: World) -> Iterator[None]:
+    reword(world, "due_schedules", "next_fire_at <= :now", "next_fire_at < :now")
+    yield
+
+
+@plant
+def run_due_only_after_its_instant(world: World) -> Iterator[None]:
+    reword(world, "promote_runs", "due_at <= :now", "due_at < :now")
+    yield
+
+
+@plant
+def lease_over_only_after_its_instant(world: World) -> Iterator[None]:
+    reword(world, "expired_runs", "lease_until <= :now", "lease_until < :now")
+    yield
+
+
+# Leases
+
+
+@plant
+def settle_without_fence(world: World) -> Iterator[None]:
+    reword(world, "settle_runs", "AND state = 'running' AND attempt = :attempt", "")
+    yield
+
+
+@plant
+def settle_fenced_by_the_worker_name(world: World) -> Iterator[None]:
+    def name() -> str:
+        process = world.current.process
+        return process.name if process is not None else ""
+
+    world.engine.connection.create_function("sim_worker", 0, name)
+    reword(
+        world, "settle_runs", "AND attempt = :attempt", "AND (:lost OR worker_id = sim_worker())"
+    )
+    yield
+
+
+@plant
+def renew_without_fence(world: World) -> Iterator[None]:
+    reword(world, "renew_runs", "AND state = 'running' AND attempt = :attempt", "")
+    yield
+
+
+@plant
+def rescue_that_does_not_count(world: World) -> Iterator[None]:
+    def uncounted(run: Claimed, outcome: Outcome, **options: Any) -> Settlement:
+        decided = settle(run, outcome, **options)
+        return replace(decided, lost=run.lost) if outcome.kind == "lost" else decided
+
+    with patch("rota.flow.settle.settle", uncounted):
+        yield
+
+
+@plant
+def outcome_forgotten_while_it_is_not_written(world: World) -> Iterator[None]:
+    """A claim without an answer lets go of a run whose handler has ended already."""
+    with patch.object(
+        Worker, "held", lambda worker: [one.run.seq for one in worker.executions()]
+    ):
+        yield
+
+
+@plant
+def two_attempts_of_a_run_settled_as_one(world: World) -> Iterator[None]:
+    """A group holds the late outcome of a lost attempt and the outcome of the next one."""
+    with patch("rota.flow.settle._latest", list), patch("rota.storage.scripts.settle._latest", list):
+        yield
+
+
+@plant
+def rescue_taken_for_our_own_settle(world: World) -> Iterator[None]:
+    """After a COMMIT without an answer only attempt and state are compared."""
+
+    def was_written(settler: Settler, one: Settlement) -> bool:
+        try:
+            row = settler.storage.run(one.run.id)
+        except LookupError:
+            return False
+        return row.attempt == one.run.attempt and row.state == one.state
+
+    with patch.object(Settler, "_was_written", was_written):
+        yield
+
+
+# Slots
+
+
+@plant
+def slot_not_handed_on(world: World) -> Iterator[None]:
+    """Neither settle, nor admit, nor the sweeper gives a free slot to who waits for it."""
+    admit_keys = Store._admit_keys
+
+    def admit(store: Store, tx: Transaction, keys: Any) -> int:
+        asked = world.current.asked
+        idle = asked is not None and asked.verb in ("settle", "admit", "sweep")
+        return 0 if idle else admit_keys(store, tx, keys)
+
+    with patch.object(WatchedStore, "_admit_keys", admit):
+        yield

@@ -1,0 +1,198 @@
+"""Commands that change something: each leaves the effect, the answer and the name of who asked."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rota.cli import enqueue as enqueue_command
+from rota.flow.control import Control
+from tests.surface.conftest import Cli, shop
+
+
+def test_enqueue_reads_arguments(cli: Cli, store: Control) -> None:
+    first = cli("enqueue", "greet", "--arg", "name=007", "--arg", "copies=2", "--json").json
+    assert first["created"] is True
+    assert store.run(first["id"]).args == '{"name": "007", "copies": 2}'
+    both = cli("enqueue", "greet", "--args", '{"name": "A", "copies": 3}', "--arg", "name=B=C")
+    assert both.code == 0
+    assert store.runs()[0].args == '{"name": "B=C", "copies": 3}'
+    assert store.runs()[0].created_by == getpass.getuser()
+
+
+def test_enqueue_options(cli: Cli, store: Control) -> None:
+    made = cli(
+        "enqueue", "broken", "--delay", "1h", "--key", "k", "--key-ttl", "1d", "--priority", "-5",
+        "--queue", "other", "--concurrency-key", "till", "--concurrency-limit", "2",
+        "--max-attempts", "4", "--timeout", "90s", "--json",
+    ).json  # fmt: skip
+    run = store.run(made["id"])
+    assert (run.state, run.priority, run.queue, run.max_attempts) == ("waiting", -5, "other", 4)
+    assert (run.concurrency_key, run.concurrency_limit) == ("till", 2)
+    assert run.timeout == timedelta(seconds=90)
+    again = cli("enqueue", "broken", "--key", "k")
+    assert again.out == f"run {run.id} has this key already; nothing was enqueued\n"
+    at = cli("enqueue", "broken", "--at", "2030-01-01T00:00:00+01:00", "--json").json
+    assert store.run(at["id"]).due_at == datetime.fromisoformat("2029-12-31T23:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nope"], "job 'nope' does not exist; `rota jobs` lists them"),
+        (["greet"], "job 'greet': 'name' is missing"),
+        (["greet", "--arg", "nam=A"], "'nam' is unknown, did you mean 'name'?"),
+        (["greet", "--arg", "name"], "--arg 'name' has no name; use --arg name=value"),
+        (["greet", "--args", "{"], "--args is not JSON"),
+        (["greet", "--args", "[]"], "--args must be a JSON object"),
+        (["broken", "--delay", "soon"], "delay 'soon' is not a duration"),
+        (["broken", "--at", "2030-01-01"], "has no offset"),
+        (["broken", "--delay", "1h", "--at", "2030-01-01T00:00Z"], "give delay or at, not both"),
+        (["broken", "--priority", "9999999"], "priority 9999999 must be a whole number"),
+    ],
+)
+def test_what_cannot_be_enqueued_exits_2(
+    cli: Cli, store: Control, args: list[str], message: str
+) -> None:
+    answer = cli("enqueue", *args)
+    assert answer.code == 2
+    assert message in answer.error
+    assert store.runs() == []
+
+
+def test_run_takes_its_turn_unless_forced(cli: Cli, store: Control) -> None:
+    states = [
+        store.run(cli("run", "nightly", *flags, "--json").json["id"]).state
+        for flags in ([], [], ["--force"])
+    ]
+    assert states == ["queued", "held", "queued"]
+    assert cli("run", "nope").code == 2
+
+
+def test_wait_tells_how_it_ended(cli: Cli) -> None:
+    app = shop()
+    app.start(["worker"])
+    try:
+        good = cli("enqueue", "greet", "--arg", "name=Ada", "--wait")
+        bad = cli("run", "broken", "--wait")
+        as_json = cli("run", "broken", "--wait", "--json")
+    finally:
+        app.stop()
+    assert good.code == 0
+    assert " succeeded in " in good.out
+    assert "Hello, Ada!" in good.out
+    assert bad.code == 1
+    assert " is dead: RuntimeError: no bread" in bad.out
+    assert as_json.code == 1
+    assert '"state": "dead"' in as_json.out
+
+
+def test_waiting_says_that_no_worker_knows_the_job(
+    cli: Cli, store: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enqueue_command, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(
+        enqueue_command.time, "sleep", lambda seconds: store.cancel(store.runs()[0].id)
+    )
+    answer = cli("run", "broken", "--wait")
+    assert answer.code == 1
+    assert "no live worker knows the job 'broken'" in answer.err
+
+
+def test_pause_and_resume_a_schedule(cli: Cli, store: Control) -> None:
+    assert cli("pause", "nightly", "--reason", "holidays").out == "schedule nightly is paused\n"
+    paused = store.schedule("nightly")
+    assert (paused.paused, paused.paused_reason) == (True, "holidays")
+    assert paused.paused_by == getpass.getuser()
+    assert cli("schedules", "--json").json[0]["status"] == "PAUSED"
+    assert "schedule nightly is resumed and fires in " in cli("resume", "nightly").out
+    assert not store.schedule("nightly").paused
+    assert cli("pause", "nightly", "--json").json["paused"] is True
+
+
+def test_pause_and_resume_a_run(cli: Cli, store: Control) -> None:
+    run = cli("enqueue", "broken", "--json").json["id"]
+    assert cli("pause", run[:-1], "--reason", "later").out == f"run {run} is paused\n"
+    assert (store.run(run).state, store.run(run).reason) == ("paused", "later")
+    assert cli("resume", run).code == 0
+    assert store.run(run).state == "waiting"
+
+
+def test_pause_and_resume_a_queue_and_dispatch(cli: Cli, store: Control) -> None:
+    assert cli("pause", "--queue", "talk").out == "queue talk is paused\n"
+    assert [queue["paused"] for queue in store.queues()] == [False, True]
+    assert cli("resume", "--queue", "talk").out == "queue talk is open\n"
+    assert [queue["paused"] for queue in store.queues()] == [False, False]
+    assert cli("resume", "--queue", "nope").code == 2
+    assert "paused by" in cli("pause", "--dispatch", "--json").json["dispatch"]
+    assert cli("resume", "--dispatch", "--json").json == {"dispatch": "on"}
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+@pytest.mark.parametrize("args", [[], ["nightly", "--dispatch"], ["--queue", "q", "--dispatch"]])
+def test_pause_and_resume_take_one_thing(
+    cli: Cli, store: Control, verb: str, args: list[str]
+) -> None:
+    answer = cli(verb, *args)
+    assert answer.code == 2
+    assert "give one of: a schedule or run, --queue NAME, --dispatch" in answer.error
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_pause_and_resume_of_nothing_exit_2(cli: Cli, store: Control, verb: str) -> None:
+    answer = cli(verb, "nope")
+    assert answer.code == 2
+    assert "'nope' is no schedule and no run" in answer.error
+
+
+def test_drop(cli: Cli, store: Control) -> None:
+    assert cli("drop", "nightly", "--reason", "old").out == "schedule nightly is dropped\n"
+    assert store.schedules() == []
+    assert cli("drop", "nightly").code == 2
+
+
+def test_cancel_redo_delete(cli: Cli, store: Control) -> None:
+    run = cli("enqueue", "broken", "--json").json["id"]
+    assert cli("cancel", run, "--reason", "wrong day").out == f"run {run} is cancelled\n"
+    assert (store.run(run).state, store.run(run).reason) == ("cancelled", "wrong day")
+    assert cli("redo", run).out == f"run {run} starts over; it is waiting\n"
+    assert store.run(run).redo == 1
+    assert cli("cancel", run, "--json").json["state"] == "cancelled"
+    assert cli("delete", run, "--json").json == {"id": run, "deleted": True}
+    assert store.runs() == []
+    for verb in ("cancel", "redo", "delete"):
+        answer = cli(verb, run)
+        assert answer.code == 2
+        assert f"run {run!r} does not exist" in answer.error
+
+
+def test_the_audit_names_the_user_and_the_command_line(cli: Cli, store: Control) -> None:
+    cli("pause", "nightly", "--reason", "holidays")
+    entry = store.audit(limit=1)[0]
+    assert (entry["by"], entry["via"]) == (getpass.getuser(), "cli")
+    assert (entry["action"], entry["thing"], entry["reason"]) == (
+        "pause_schedule", "nightly", "holidays",
+    )  # fmt: skip
+
+
+def test_prune_uses_the_retention_of_the_settings(cli: Cli, ended: dict[str, str]) -> None:
+    cli("prune")
+    assert len(cli("runs", "--json").json) == 3
+    Path("keep.toml").write_text('keep_last = 0\n[retention]\nsucceeded = "0s"\n')
+    assert cli("prune", "--config", "keep.toml", "--json").json == {"batches": 0}
+    assert [run["state"] for run in cli("runs", "--json").json] == ["dead"]
+
+
+def test_migrate_plans_and_applies(cli: Cli) -> None:
+    (first, *_) = cli("migrate", "--plan", "--json").json
+    assert first["name"] == "0001_core"
+    assert "CREATE TABLE" in first["sql"]
+    assert "CREATE TABLE" in cli("migrate", "--plan").out
+    assert not Path("rota.db").exists()
+    assert cli("migrate", "--json").json["applied"][0] == "0001_core"
+    assert cli("migrate").out == "sqlite:///rota.db was up to date already\n"
+    assert cli("migrate", "--plan", "--json").json == []
+    assert cli("runs", "--json").json == []

@@ -1,0 +1,150 @@
+"""Exit codes, errors, help, and what a command may import."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota.cli import logs
+from rota.cli.main import GROUPS
+from tests.surface.conftest import Cli, environment
+
+COMMANDS = [command for group in GROUPS.values() for command in group]
+# Everything that reads a store, with arguments that would be right if there were one.
+READING = [
+    "jobs", "schedules", "runs", "show x", "logs 01997f3a", "queues", "workers", "locks",
+    "run x", "enqueue x", "schedule x --job y --every 5m", "pause x", "resume x", "drop x",
+    "cancel 01997f3a", "redo 01997f3a", "delete 01997f3a", "prune",
+]  # fmt: skip
+LOADED = """
+import json, sys
+from rota.cli.main import main
+code = main(sys.argv[1:])
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+def test_version_is_the_package_version(cli: Cli) -> None:
+    assert cli("--version").out.strip() == f"rota {rota.__version__}"
+
+
+def test_help_lists_every_command(cli: Cli) -> None:
+    for flags in ([], ["--help"], ["-h"]):
+        answer = cli(*flags)
+        assert answer.code == 0
+        for command in COMMANDS:
+            assert f"{command.name}: {command.help}" in answer.out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_of_each_command_shows_an_example_and_json(cli: Cli, command: object) -> None:
+    answer = cli(command.name, "--help")  # type: ignore[attr-defined]
+    assert answer.code == 0
+    assert f"Example: rota {command.name}" in answer.out  # type: ignore[attr-defined]
+    assert "--json" in answer.out
+    assert ("--database" in answer.out) == (command.name != "next")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("rns", 'rota: Unknown command "rns". Did you mean "runs"?'),
+        ("runs --lim 5", "rota: Unknown option: --lim. Did you mean --limit?"),
+        ("runs --limit x", 'rota: Invalid value for --limit: unable to convert "x" into int.'),
+        ("show", 'rota: Command "show" parameter X requires an argument.'),
+        ("jobs --database rota.db", "rota: database 'rota.db' is not a URL"),
+        ("jobs --database mysql://x/y", "rota: database 'mysql' is unknown"),
+        ("jobs --config no.toml", "rota: settings file no.toml does not exist"),
+    ],
+)
+def test_wrong_use_exits_2_with_one_line(cli: Cli, args: str, message: str) -> None:
+    answer = cli(*args.split())
+    assert answer.code == 2
+    assert answer.error.startswith(message)
+
+
+@pytest.mark.parametrize("args", READING)
+def test_a_missing_store_is_not_created(cli: Cli, args: str) -> None:
+    answer = cli(*args.split())
+    assert answer.code == 2
+    assert answer.error == (
+        "rota: no store at rota.db; start one with `rota up`, or point --database elsewhere"
+    )
+    assert os.listdir() == []
+
+
+def test_an_empty_file_is_no_store(cli: Cli) -> None:
+    Path("rota.db").touch()
+    assert "no store at rota.db" in cli("runs").error
+
+
+def test_with_json_an_error_is_an_object_on_stderr(cli: Cli) -> None:
+    answer = cli("runs", "--json")
+    assert (answer.code, answer.out) == (2, "")
+    assert "no store at rota.db" in json.loads(answer.err)["error"]
+    assert "Unknown option" in json.loads(cli("runs", "--json", "--nope").err)["error"]
+
+
+@pytest.mark.usefixtures("store")
+def test_what_the_state_of_a_thing_forbids_exits_1(cli: Cli) -> None:
+    run = cli("enqueue", "broken", "--json").json["id"]
+    assert cli("cancel", run).code == 0
+    answer = cli("cancel", run)
+    assert answer.code == 1
+    assert "is cancelled; cancel is not possible then (possible: redo)" in answer.error
+
+
+def test_settings_come_from_the_file_that_is_named(cli: Cli) -> None:
+    Path("other.toml").write_text('database = "sqlite:///other.db"\n')
+    assert cli("migrate", "--config", "other.toml").code == 0
+    assert Path("other.db").exists()
+    assert cli("jobs", "--config", "other.toml", "--json").json == []
+    assert cli("jobs", "--database", "sqlite:///other.db", "--json").json == []
+
+
+@pytest.mark.usefixtures("store")
+def test_an_interrupt_exits_130_quietly(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cli("enqueue", "broken", "--json").json["id"]
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(logs.time, "sleep", interrupt)
+    answer = cli("logs", run, "-f")
+    assert (answer.code, answer.out, answer.err) == (130, "", "")
+
+
+@pytest.mark.usefixtures("store")
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rota.cli", "jobs", "--json"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment()) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 0
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("args", "unwanted"),
+    [
+        (["next", "@daily"], {"rich", "asyncio", "msgspec", "sqlite3", "rota.app", "rota.config"}),
+        (["runs"], {"rich", "asyncio", "psycopg", "rota.app", "rota.executors.python"}),
+    ],
+)
+def test_a_command_loads_only_what_it_needs(args: list[str], unwanted: set[str]) -> None:
+    """Each of these costs tens of milliseconds, and a command should answer within 300."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *args], capture_output=True, text=True, env=environment()
+    )
+    code, loaded = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0, done.stderr
+    assert not unwanted & set(loaded)

@@ -1,0 +1,99 @@
+"""`rota schedule`: every option, and edits that leave the rest alone."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from datetime import timedelta
+
+import pytest
+
+from rota.cli.schedule import PLAIN, schedule
+from rota.flow.control import Control
+from rota.model.retry import Retry
+from rota.model.schedule import DEFINITION
+from tests.surface.conftest import Cli
+
+
+def test_create_with_every_option(cli: Cli, store: Control) -> None:
+    answer = cli(
+        "schedule", "hello", "--job", "greet", "--cron", "0 3 * * *", "--tz", "Europe/Berlin",
+        "--dst", "literal", "--anchor", "rate", "--overlap", "queue", "--overlap-key", "k",
+        "--queue-max", "3", "--on-error", "pause", "--pause-after", "2", "--catch-up", "all",
+        "--catch-up-limit", "7", "--misfire-grace", "2m", "--jitter", "5s", "--spread", "1m",
+        "--first-run", "2090-01-01T00:00:00Z", "--starts-at", "2030-01-01T00:00:00Z",
+        "--ends-at", "2098-01-01T00:00:00Z", "--arg", "name=Ada", "--args", '{"copies": 2}',
+        "--priority", "-4", "--max-attempts", "9", "--backoff", "exponential",
+        "--retry-delay", "2s", "--max-delay", "1m", "--retry-jitter", "1s", "--owner", "me",
+        "--enabled", "--json",
+    )  # fmt: skip
+    assert answer.json["status"] == "ACTIVE"
+    made = store.schedule("hello")
+    assert made.definition() | {"retry": None} == {
+        "name": "hello", "job": "greet", "kind": "cron", "expr": "0 3 * * *",
+        "timezone": "Europe/Berlin", "dst": "literal", "anchor": "rate", "overlap": "queue",
+        "overlap_key": "k", "queue_max": 3, "on_error": "pause", "pause_after": 2,
+        "catch_up": "all", "catch_up_limit": 7, "misfire_grace": "2m", "jitter": "5s",
+        "spread": "1m", "first_run": "2090-01-01T00:00:00+00:00",
+        "starts_at": "2030-01-01T00:00:00+00:00", "ends_at": "2098-01-01T00:00:00+00:00",
+        "args": {"name": "Ada", "copies": 2}, "priority": -4, "retry": None, "owner": "me",
+        "enabled": True,
+    }  # fmt: skip
+    assert made.retry == Retry(
+        max_attempts=9,
+        backoff="exponential",
+        delay=timedelta(seconds=2),
+        max_delay=timedelta(minutes=1),
+        jitter=timedelta(seconds=1),
+    )
+
+
+def test_no_option_of_a_schedule_is_forgotten() -> None:
+    by_other_flags = {"name", "kind", "expr", "args", "retry"}
+    assert set(PLAIN) | by_other_flags == set(DEFINITION)
+    assert set(PLAIN) <= set(inspect.signature(schedule).parameters)
+    assert {one.name for one in fields(Retry)} == {
+        "max_attempts", "backoff", "delay", "max_delay", "jitter",
+    }  # fmt: skip
+
+
+def test_an_edit_changes_only_what_it_names(cli: Cli, store: Control) -> None:
+    before = store.schedule("nightly")
+    cli("pause", "nightly")
+    answer = cli("schedule", "nightly", "--overlap", "wait", "--max-attempts", "5")
+    assert answer.out.startswith("schedule nightly is changed: cron 0 3 * * * Europe/Berlin")
+    after = store.schedule("nightly")
+    assert after.paused
+    changed = {name for name in DEFINITION if getattr(before, name) != getattr(after, name)}
+    assert changed == {"overlap", "retry"}
+    assert "is unchanged" in cli("schedule", "nightly", "--overlap", "wait").out
+
+
+def test_the_kinds_and_their_next_times(cli: Cli, store: Control) -> None:
+    told = cli("schedule", "often", "--job", "broken", "--every", "90s").out
+    assert told.startswith("schedule often is created: every 1m30s, next in 1 min 2")
+    once = cli("schedule", "once", "--job", "broken", "--at", "2030-01-01T00:00+01:00", "--json")
+    assert once.json["next_fire_at"] == "2029-12-31T23:00:00+00:00"
+    off = cli("schedule", "off", "--job", "broken", "--cron", "@daily", "--disabled")
+    assert off.out == "schedule off is created: cron @daily UTC, disabled\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("new --every 5m", "schedule 'new' is new; give --job"),
+        ("new --job broken", "schedule 'new' is new; give --cron, --every or --at"),
+        ("new --job nope --every 5m", "job 'nope' does not exist"),
+        ("new --job greet --every 5m", "job 'greet': 'name' is missing"),
+        ("new --job broken --every 5m --cron @daily", "give one of --cron, --every and --at"),
+        ("new --job broken --cron @dayly", "did you mean @daily?"),
+        ("new --job broken --every 0s", "every '0s' must be above zero"),
+        ("new --job broken --every 5m --overlap sometimes", "overlap 'sometimes' is unknown"),
+        ("n@w --job broken --every 5m", "schedule name 'n@w' is not a valid name"),
+    ],
+)
+def test_what_is_refused_exits_2(cli: Cli, store: Control, args: str, message: str) -> None:
+    answer = cli("schedule", *args.split())
+    assert answer.code == 2
+    assert message in answer.error
+    assert [one.name for one in store.schedules()] == ["nightly"]

@@ -1,0 +1,134 @@
+"""`rota show` and `rota logs`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rota.cli import find
+from rota.flow.control import Control
+from rota.storage.protocol import LogLine
+from tests.surface.conftest import Cli
+
+
+def test_a_run_with_its_attempts_error_and_log(cli: Cli, ended: dict[str, str]) -> None:
+    found = cli("show", ended["broken"], "--json").json
+    assert list(found) == ["run", "attempts", "logs"]
+    assert found["run"]["state"] == "dead"
+    (attempt,) = found["attempts"]
+    assert (attempt["number"], attempt["outcome"]) == (1, "failed")
+    assert "geheim" not in json.dumps(found)
+    told = cli("show", ended["broken"]).out
+    assert "  state     dead\n" in told
+    assert "RuntimeError: no bread at postgresql://me:[redacted]@db/shop" in told
+    assert "Attempts\n" in told
+
+
+def test_control_characters_in_a_log_are_spelled_out(cli: Cli, ended: dict[str, str]) -> None:
+    for command in ("show", "logs"):
+        told = cli(command, ended["chatty"]).out
+        assert "info    line 2\n" in told
+        assert "warning \\x1b[31mred\\x1b[0m\n" in told
+        assert "\x1b" not in told
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(cli: Cli, ended: dict[str, str]) -> None:
+    greet, broken = ended["greet"], ended["broken"]
+    assert cli("show", greet.upper(), "--json").json["run"]["id"] == greet
+    assert cli("show", greet[:-2], "--json").json["run"]["id"] == greet
+    # Ids begin with the time: those of one test begin alike.
+    answer = cli("show", greet[:8])
+    assert answer.code == 2
+    assert f"run {greet[:8]!r} could be several: {broken}, " in answer.error
+    assert answer.error.endswith("; give more characters")
+    assert "is no run, schedule or job" in cli("show", greet[:5]).error
+    assert "give 6 characters or more" in cli("logs", greet[:5]).error
+
+
+def test_a_run_beyond_the_first_page_is_found(
+    cli: Cli, ended: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "PAGE", 1)
+    assert cli("show", ended["greet"][:-2], "--json").json["run"]["id"] == ended["greet"]
+
+
+def test_a_schedule_and_its_job_of_one_name(cli: Cli, store: Control) -> None:
+    cli("pause", "nightly", "--reason", "holidays")
+    cli("resume", "nightly")
+    run = cli("run", "nightly", "--json").json["id"]
+    found = cli("show", "nightly", "--json").json
+    assert list(found) == [
+        "schedule", "next", "occurrences", "changes", "job", "schedules", "runs",
+    ]  # fmt: skip
+    assert found["schedule"]["timezone"] == "Europe/Berlin"
+    assert len(found["next"]) == 5
+    assert found["next"][0]["at"] == found["schedule"]["next_fire_at"]
+    assert [change["action"] for change in found["changes"]] == ["resume", "pause", "create"]
+    assert found["changes"][1]["reason"] == "holidays"
+    assert found["job"]["name"] == "nightly"
+    assert found["schedules"] == ["nightly"]
+    assert [one["id"] for one in found["runs"]] == [run]
+    told = cli("show", "nightly").out
+    for heading in ("Next times (", "Last changes", "Job", "Last runs"):
+        assert f"\n{heading}" in told
+    assert "paused: false → true" in told
+
+
+def test_secrets_in_the_arguments_of_a_schedule_are_hidden(cli: Cli, store: Control) -> None:
+    cli("schedule", "hello", "--job", "greet", "--every", "1h", "--arg", "name=A",
+        "--arg", "api_token=t0psecret")  # fmt: skip
+    cli("schedule", "hello", "--arg", "name=B", "--arg", "api_token=t1psecret")
+    for flags in ([], ["--json"]):
+        told = cli("show", "hello", *flags).out
+        assert "[redacted]" in told
+        assert "psecret" not in told
+    assert "psecret" not in cli("schedules", "--json").out
+
+
+def test_a_job_without_a_schedule(cli: Cli, store: Control) -> None:
+    cli("schedule", "hello", "--job", "greet", "--every", "1h", "--arg", "name=A")
+    found = cli("show", "greet", "--json").json
+    assert list(found) == ["job", "schedules", "runs"]
+    assert found["schedules"] == ["hello"]
+    told = cli("show", "greet").out
+    assert "name: string, copies?: integer, api_token?: string" in told
+    assert "every 1h" in told
+
+
+@pytest.mark.parametrize("thing", ["nope", "01997f3a", "no such thing", ""])
+def test_an_unknown_thing_exits_2(cli: Cli, store: Control, thing: str) -> None:
+    answer = cli("show", thing)
+    assert answer.code == 2
+    assert f"{thing!r} is no run, schedule or job" in answer.error
+
+
+def test_logs_as_json_are_a_list(cli: Cli, ended: dict[str, str]) -> None:
+    lines = cli("logs", ended["chatty"], "--json").json
+    assert [line["text"] for line in lines[:3]] == ["line 0", "line 1", "line 2"]
+    assert set(lines[0]) == {"id", "attempt", "at", "level", "text"}
+    assert cli("logs", ended["greet"], "--json").json == []
+    assert "no log lines" in cli("logs", ended["greet"]).err
+
+
+def test_following_a_log_ends_with_the_run(
+    cli: Cli, store: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = store.run(cli("enqueue", "broken", "--json").json["id"])
+    written = iter(range(3))
+
+    def work(seconds: float) -> None:
+        """Instead of sleeping: write a line at each look, then end the run."""
+        number = next(written, None)
+        if number is None:
+            store.cancel(run.id)
+        else:
+            now = store.storage.now()
+            line = LogLine(run_seq=run.seq, attempt=1, at=now, level="INFO", text=f"line {number}")
+            store.storage.insert_logs([line])
+
+    monkeypatch.setattr("rota.cli.logs.time.sleep", work)
+    answer = cli("logs", run.id, "-f", "--json")
+    assert [json.loads(line)["text"] for line in answer.out.splitlines()] == [
+        "line 0", "line 1", "line 2",
+    ]  # fmt: skip

@@ -1,0 +1,212 @@
+"""`rota up`: loading an app, the screen, the lines, and a graceful stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import rota
+from rota.cli.load import load_app
+from rota.errors import Invalid
+from tests.surface.conftest import Cli, environment
+
+APP = """
+    import pathlib
+    import rota
+
+    app = rota.Rota()
+
+    @app.job(every="1s", first_run="2020-01-01T00:00:00Z")
+    def tick(ctx: rota.Context) -> None:
+        ctx.logger.info("tick says %s", "hello")
+
+    @app.job(max_attempts=1)
+    def broken() -> None:
+        raise RuntimeError("postgresql://me:geheim@db is shut")
+
+    @app.job
+    def slow(ctx: rota.Context) -> None:
+        ctx.logger.info("waits for the file")
+        while not pathlib.Path("go").exists():
+            ctx.wait(0.01)
+"""
+
+
+class Up:
+    """A `rota up` process whose output a test can wait for."""
+
+    def __init__(self, *args: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rota.cli", "up", *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+
+    def wait_for(self, *parts: str) -> str:
+        """The first line that holds all of these."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.find(*parts), 20), self.lines
+            found = self.find(*parts)
+        assert found is not None
+        return found
+
+    def find(self, *parts: str) -> str | None:
+        return next((one for one in self.lines if all(part in one for part in parts)), None)
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """The exit code, and what stood on stdout."""
+        self.process.send_signal(number)
+        assert self.process.stdout is not None
+        told = self.process.stdout.read()
+        code = self.process.wait(20)
+        self._reader.join(5)
+        return code, told
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "shop.py").write_text(dedent(APP))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    return tmp_path
+
+
+@pytest.fixture
+def fresh_modules() -> Iterator[None]:
+    """What a test imports from its own folder does not stay."""
+    before, path = set(sys.modules), list(sys.path)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if not name.startswith(("rota", "tests")):
+            del sys.modules[name]
+
+
+def test_it_works_says_so_and_stops_at_sigterm(folder: Path, cli: Cli) -> None:
+    up = Up("shop:app", "--slots", "3", "--queue", "default")
+    started = up.wait_for("tick", "started")
+    up.wait_for("tick", "tick says hello")
+    up.wait_for("tick", "succeeded in", started.rpartition("  ")[2])
+
+    run = cli("run", "broken", "--json").json["id"]
+    up.wait_for("broken", "attempt 1 failed in", "RuntimeError: postgresql://me:[redacted]@db", run)
+    up.wait_for("broken", f"is dead; `rota show {run}` has the error")
+
+    slow = cli("run", "slow", "--json").json["id"]
+    up.wait_for("slow", "waits for the file")
+    up.process.send_signal(signal.SIGTERM)
+    up.wait_for("stopping; waits up to 30s for 1 run: slow (a second signal leaves at once)")
+    Path("go").touch()
+    assert up.process.stdout is not None
+    screen = up.process.stdout.read()
+    assert up.process.wait(20) == 0
+    up.wait_for("rota", "stopped")
+
+    assert "geheim" not in "\n".join(up.lines)
+    assert f"Rota {rota.__version__}" in screen
+    for line in (
+        "  store      sqlite:///rota.db",
+        "  app        shop:app",
+        "  jobs       broken, slow, tick",
+        "  worker     3 slots, queues default",
+        "  look       rota runs",
+    ):
+        assert line in screen.splitlines()
+    assert "  schedules  tick  every 1s  " in screen
+    assert "Ctrl-C: runs under way get 30s; again: at once" in screen
+    assert cli("show", slow, "--json").json["run"]["state"] == "succeeded"
+    assert cli("workers", "--json").json == []
+    assert sorted(os.listdir()) == ["go", "rota.db", "shop.py"]
+
+
+def test_without_an_app_it_fires_and_says_who_works(folder: Path, cli: Cli) -> None:
+    up = Up("--database", "sqlite:///other.db", "--only", "scheduler", "--json")
+    assert up.process.stdout is not None
+    # The screen is a JSON document of several lines: the first closing brace ends it.
+    lines = []
+    for line in up.process.stdout:
+        lines.append(line)
+        if line == "}\n":
+            break
+    told = json.loads("".join(lines))
+    assert told["app"] is None
+    assert (told["database"], told["parts"]) == ("sqlite:///other.db", ["scheduler"])
+    assert (told["jobs"], told["schedules"], told["slots"]) == ([], [], 0)
+    code, _ = up.stop(signal.SIGINT)
+    assert code == 0
+    assert cli("schedules", "--database", "sqlite:///other.db", "--json").json == []
+    assert not Path("rota.db").exists()
+
+
+@pytest.mark.usefixtures("fresh_modules")
+@pytest.mark.parametrize(
+    ("text", "address", "message"),
+    [
+        ("", "nope:app", "module 'nope' is not in this folder"),
+        ("", "made.nope:app", "module 'made.nope' is not in this folder"),
+        ("", "made.py:app", "'made.py' is a file; name the module: rota up made:app"),
+        ("", "made:app", "module 'made' has no 'app'; it has no rota.Rota at its top level"),
+        ("import rota\nshop = rota.Rota()", "made:app", "module 'made' has no 'app'; it has shop"),
+        ("app = 5", "made:app", "'made:app' is an int, not a rota.Rota"),
+        ("import nothing_like_this", "made", "No module named 'nothing_like_this' (made.py, line"),
+        ("x = 1\ny = x / 0", "made", "ZeroDivisionError: division by zero (made.py, line 2: y = x"),
+        ("def f(:", "made", "module 'made': SyntaxError: invalid syntax (made.py, line 1)"),
+        ("import rota\nrota.Rota(slots=0)", "made", "slots 0 must be a whole number from 1"),
+        ("", ".made:app", "module '.made' is not a name"),
+    ],
+)
+def test_an_app_that_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, address: str, message: str
+) -> None:
+    (tmp_path / "made.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Invalid) as caught:
+        load_app(address)
+    assert message in str(caught.value)
+
+
+@pytest.mark.usefixtures("clean_logging", "fresh_modules")
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("nope:app", "rota: module 'nope' is not in this folder"),
+        ("--only web", "rota: --only 'web' is unknown; use scheduler, worker or one of them"),
+        ("--log-level loud", "rota: log level 'loud' is unknown; use debug, info"),
+        ("--slots 0", "rota: slots 0 must be a whole number"),
+        ("nope:app --slots 0", "rota: slots 0 must be a whole number"),
+        ("--config no.toml", "rota: settings file no.toml does not exist"),
+        ("shop:app --config no.toml", "rota: settings file no.toml does not exist"),
+        ("--database sqlite:///no/such/folder/rota.db", "rota: no/such/folder/rota.db cannot be"),
+    ],
+)
+def test_a_wrong_start_is_one_line(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, args: str, message: str
+) -> None:
+    for name in ("ROTA_DATABASE", "ROTA_SLOTS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    answer = cli("up", *args.split())
+    assert answer.code == (1 if "folder/rota.db" in args else 2)
+    assert answer.error.startswith(message)
