@@ -332,6 +332,9 @@ class Rota:
             if self._service is not None:
                 raise Conflict("this app is running already")
             self._save()
+            moved = self.storage.check_home(self.settings.cluster)
+            if moved is not None:
+                log.error("all schedules are paused: %s", moved)
             self._service = Service(
                 self.storage,
                 self._service_options(tuple(only)),

@@ -29,6 +29,7 @@ class Settings:
     schema: str = "rota"
     timezone: str = "UTC"
     origin: str | None = None
+    cluster: str | None = None
     slots: int = 10
     queues: tuple[str, ...] = ()
     lease: timedelta = timedelta(seconds=30)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import rota
 from rota.model.limits import RESULT_BYTES
 from tests.api import handlers
-from tests.api.support import Driven, Watch
+from tests.api.support import Driven, Gate, Watch, wait_until
 
 
 def attempts(driven: Driven, run_id: str) -> list[str]:
@@ -43,7 +45,7 @@ def test_each_backoff_retries_in_its_own_time(
     made = fail.enqueue()
     driven.advance("1 hour")
     run = driven.store.run(made.id)
-    assert [(late - early).total_seconds() for early, late in zip(tried, tried[1:], strict=False)] == waits  # noqa: E501
+    assert [(late - early).total_seconds() for early, late in pairwise(tried)] == waits
     assert (run.state, run.attempt, run.failures) == ("dead", 4, 4)
     assert attempts(driven, made.id) == ["failed"] * 4
 
@@ -60,8 +62,7 @@ def test_max_delay_and_jitter_are_the_jobs_own(driven: Driven) -> None:
 
     fail.enqueue()
     driven.advance("1 hour")
-    waits = [(late - early).total_seconds() for early, late in zip(tried, tried[1:], strict=False)]
-    assert waits == [10, 15, 15]
+    assert [(late - early).total_seconds() for early, late in pairwise(tried)] == [10, 15, 15]
 
 
 def test_a_run_that_fails_and_then_works_has_succeeded(driven: Driven) -> None:
@@ -299,19 +300,21 @@ def test_a_handler_knows_its_run(driven: Driven) -> None:
     assert seen[1][3] == timedelta(minutes=5)
 
 
-def test_progress_is_shown(app: rota.Rota, watch: Watch) -> None:
+def test_progress_is_shown_while_it_runs(app: rota.Rota, watch: Watch) -> None:
+    gate = Gate()
+
     @app.job()
     def work(ctx: rota.Context) -> None:
         for done in range(5):
-            ctx.progress(done + 1, 5)
+            ctx.progress(done, 5)
+        gate()
 
     app.start()
     made = work.enqueue()
-    watch.end(made.id)
-    app.stop()
-    # The last flush may come after the settle; then the run keeps what was shown before.
-    told = app.control.run(made.id).progress
-    assert told is None or json.loads(told)["total"] == 5
+    wait_until(lambda: app.control.run(made.id).progress, "progress")
+    assert json.loads(app.control.run(made.id).progress or "") == {"done": 4, "total": 5}
+    gate.open()
+    assert watch.end(made.id).state == "succeeded"
 
 
 def test_logs_are_captured_with_their_run(driven: Driven) -> None:
@@ -369,8 +372,6 @@ def test_a_handler_in_another_process_has_the_same_context(app: rota.Rota, watch
         "job": "tell", "attempt": 1, "args": {"lock": "door"}, "two": 2,
     }  # fmt: skip
     other = watch.end(app.enqueue("pid").id)
-    import os
-
     assert int(other.result or 0) != os.getpid()
     app.stop()
     assert [line["text"] for line in app.control.logs(made.id)] == ["printed", "logged 5"]

@@ -203,6 +203,10 @@ def do_settle(store: Store, clock: VirtualClock) -> None:
     fired = claim_one(store)
     assert fired.schedule_id == store.schedule_named("delay").id
     settle(store, fired, on_terminated=lambda run: [])
+    put_schedule(store, "doomed", priority=99, pause_after=5)
+    clock.advance("10s")
+    tick(store)
+    settle(store, claim_one(store), "failed", retry=ONCE)
     for run in runs:
         settle(store, run, "failed")
 
@@ -256,7 +260,7 @@ SENT = {
     "do_admit": {"held_keys"},
     "do_claim": {"claim_runs", "let_go_unknown"},
     "do_renew": {"renew_runs", "set_progress"},
-    "do_settle": {"settle_runs", "release_slots", "delay_schedules"},
+    "do_settle": {"settle_runs", "release_slots", "delay_schedules", "recent_ends"},
     "do_rescue": {"expired_runs", "sweep_slots", "stranded_delay_schedules"},
     "do_prune": {"old_runs", "delete_runs", "old_occurrences"},
     "do_control": {"lock_run", "cancel_run", "delete_runs"},

@@ -22,6 +22,7 @@ from tests.conformance.support import (
     enqueue,
     enqueue_many,
     new_run,
+    overwrite,
     put_schedule,
     rescue,
     settle,
@@ -166,6 +167,20 @@ def test_a_delay_schedule_that_was_skipped_starts_again(store: Store, clock: Vir
     assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
     assert store.sweep(10) == 1
     assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+
+
+def test_a_schedule_that_cannot_be_read_does_not_stop_the_sweep(
+    store: Store, clock: VirtualClock
+) -> None:
+    for name in ("bad", "good"):
+        put_schedule(store, name, anchor="delay", overlap="allow")
+    clock.advance("10s")
+    assert tick(store) == 2
+    for run in all_runs(store):
+        store.delete_run(run.id, None, ME)
+    overwrite(store, store.schedule_named("bad"), expr="?")
+    store.sweep(10)
+    assert store.schedule_named("good").next_fire_at == clock.after("10s")
 
 
 def test_a_sweep_is_bounded(store: Store) -> None:

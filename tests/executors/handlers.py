@@ -114,9 +114,15 @@ def echo(value: Any) -> Any:
     return value
 
 
-def use_a_pool(numbers: list[int]) -> list[Any]:
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        return [os.getpid(), pool.map(abs, numbers)]
+def use_processes(numbers: list[int]) -> list[Any]:
+    fork = multiprocessing.get_context("fork")
+    with fork.Pool(2) as pool:
+        mapped = pool.map(abs, numbers)
+    sleeper = fork.Process(target=time.sleep, args=(1000,))
+    sleeper.start()
+    sleeper.terminate()
+    sleeper.join()
+    return [os.getpid(), mapped, sleeper.exitcode]
 
 
 class Task:

@@ -91,9 +91,10 @@ def test_a_decorated_function_is_called_through_its_decorator(begin: Begin) -> N
 
 @pytest.mark.usefixtures("alone")
 def test_a_handler_may_use_processes_of_its_own(begin: Begin) -> None:
-    attempt = begin("use_a_pool", {"numbers": [1, -2]})
-    used, numbers = result(attempt)
+    attempt = begin("use_processes", {"numbers": [1, -2]})
+    used, numbers, exit_code = result(attempt)
     assert numbers == [1, 2]
+    assert exit_code == -signal.SIGTERM
     assert attempt.port.lines == []
     assert result(begin("pid")) == used
 

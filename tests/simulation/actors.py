@@ -153,7 +153,7 @@ class Process:
                 claim = self.worker.claim
                 return claim.uncertain or (self.worker.free() > 0 and bool(recorder.queued()))
             case "settle":
-                return bool(self.settler._pending)
+                return bool(self.settler.unwritten())
             case "renew":
                 since = world.clock.monotonic() - self.worker.renew.renewed_at
                 return bool(self.worker._executions) and since * SECOND >= world.lease / 3 - SECOND
@@ -210,7 +210,7 @@ class Process:
         """While stopping: a loop ends with its step, the settle loop when all is written."""
         if not self.stopping or actor.role not in self.loops or actor.strand is not None:
             return
-        if actor.role == "settle" and self.settler._pending:
+        if actor.role == "settle" and self.settler.unwritten():
             return
         self.world.kill(actor)
         del self.loops[actor.role]
@@ -221,8 +221,10 @@ class Process:
 
     def knows(self, seq: int, attempt: int) -> bool:
         """Whether it runs an attempt, or has an outcome of it to write."""
-        unwritten = {(one.run.seq, one.run.attempt) for one in self.settler._pending}
-        return (seq, attempt) in unwritten or (seq, attempt) in self.worker._executions
+        unwritten = (*self.settler._pending, *self.settler._writing)
+        return (seq, attempt) in self.worker._executions or any(
+            (one.run.seq, one.run.attempt) == (seq, attempt) for one in unwritten
+        )
 
     # Waking
 
@@ -267,9 +269,7 @@ class Handler(Actor):
 
     plain = True
 
-    def __init__(
-        self, process: Process, context: Context, done: Callable[[Outcome], None]
-    ) -> None:
+    def __init__(self, process: Process, context: Context, done: Callable[[Outcome], None]) -> None:
         world = process.world
         rng = world.rng
         name = f"{process.name}.handler"

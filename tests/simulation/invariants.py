@@ -297,7 +297,19 @@ def _check_slots(rec: Recorder, commit: Commit, seq: int) -> None:
         )
 
 
-# Idempotency keys
+# Enqueues and their keys
+
+
+def check_enqueue_answer(rec: Recorder, commit: Commit, answer: list[Any]) -> None:
+    """Who got an answer has a run: its own, or the one that had the key."""
+    for new, owner, enqueued in zip(commit.asked.args[0], commit.key_owners, answer, strict=True):
+        if enqueued.id not in rec.ever:
+            raise Violation(f"enqueue answered {enqueued.id}, and no such run was made")
+        if new.key is not None and owner.run_id != enqueued.id:
+            raise Violation(f"enqueue answered {enqueued.id}; {owner} has the key")
+        if enqueued.created != (enqueued.id == new.id):
+            raise Violation(f"enqueue of {new.id} answered {enqueued}")
+        rec.acknowledged.add(enqueued.id)
 
 
 def check_key(rec: Recorder, commit: Commit, row: Any, how: str) -> None:
@@ -320,7 +332,7 @@ def check_commit(rec: Recorder, commit: Commit) -> None:
         run = rec.runs.get(seq)
         if run is not None:
             _check_columns(run)
-    if commit.verb == "claim":
+    if commit.claimed:
         _check_claims(rec, commit)
     for run in commit.tried:
         plain = run.attempt == 1 and run.state == SUCCEEDED

@@ -96,9 +96,10 @@ def catch_up_off_by_one(world: World) -> Iterator[None]:
 
 @plant
 def resume_that_replays(world: World) -> Iterator[None]:
-    with patch(
-        "rota.storage.scripts.catalog.plan_resume", lambda schedule, now: (schedule.next_fire_at, None)
-    ):
+    def plan(schedule: Schedule, now: datetime) -> tuple[datetime | None, Stretch | None]:
+        return schedule.next_fire_at, None
+
+    with patch("rota.storage.scripts.schedules.plan_resume", plan):
         yield
 
 
@@ -178,16 +179,21 @@ def rescue_that_does_not_count(world: World) -> Iterator[None]:
 @plant
 def outcome_forgotten_while_it_is_not_written(world: World) -> Iterator[None]:
     """A claim without an answer lets go of a run whose handler has ended already."""
-    with patch.object(
-        Worker, "held", lambda worker: [one.run.seq for one in worker.executions()]
-    ):
+
+    def held(worker: Worker) -> list[int]:
+        return [one.run.seq for one in worker.executions()]
+
+    with patch.object(Worker, "held", held):
         yield
 
 
 @plant
 def two_attempts_of_a_run_settled_as_one(world: World) -> Iterator[None]:
     """A group holds the late outcome of a lost attempt and the outcome of the next one."""
-    with patch("rota.flow.settle._latest", list), patch("rota.storage.scripts.settle._latest", list):
+    with (
+        patch("rota.flow.settle._latest", list),
+        patch("rota.storage.scripts.settle._latest", list),
+    ):
         yield
 
 

@@ -50,6 +50,7 @@ class Commit:
     ledger: list[Any] = field(default_factory=list)
     schedules: dict[int, Any] = field(default_factory=dict)  # id -> as it was before
     deleted: set[str] = field(default_factory=set)  # run ids
+    key_owners: list[Any] = field(default_factory=list)  # of each run that was asked for
 
     @property
     def verb(self) -> str:
@@ -87,24 +88,22 @@ class Recorder:
 
     def read_commit(self, actor: Actor) -> None:
         asked = actor.asked or NOTHING_ASKED
-        commit = Commit(actor, asked, self.world.clock.micros)
+        commit = actor.last_commit = Commit(actor, asked, self.world.clock.micros)
         if asked.verb == "claim":
             commit.eligible = invariants.eligible(self, asked)
-            actor.last_commit = commit
         connection = self.world.engine.connection
-        if connection.total_changes == self._changes:
-            return
-        self._changes = connection.total_changes
-        log = connection.execute(
-            "SELECT n, what, how, row FROM sim_log WHERE n > ? ORDER BY n", (self.version,)
-        ).fetchall()
-        if not log:
-            return
-        for n, what, how, text in log:
-            self.version = n
-            self._apply(commit, what, how, ROWS[what]._make(json.loads(text)))
-        invariants.check_commit(self, commit)
-        timetable.check_commit(self, commit)
+        if connection.total_changes != self._changes:
+            self._changes = connection.total_changes
+            log = connection.execute(
+                "SELECT n, what, how, row FROM sim_log WHERE n > ? ORDER BY n", (self.version,)
+            )
+            for n, what, how, text in log.fetchall():
+                self.version = n
+                self._apply(commit, what, how, ROWS[what]._make(json.loads(text)))
+            invariants.check_commit(self, commit)
+            timetable.check_commit(self, commit)
+        if asked.verb == "enqueue":
+            commit.key_owners = [self.keys.get((new.job, new.key)) for new in asked.args[0]]
 
     def _apply(self, commit: Commit, what: str, how: str, row: Any) -> None:
         gone = how == "delete"
@@ -179,12 +178,9 @@ class Recorder:
             case "claim":
                 invariants.check_claim_answer(self, actor.last_commit, answer)
             case "enqueue":
-                for enqueued in answer:
-                    if enqueued.id not in self.ever:
-                        raise Violation(f"enqueue answered {enqueued.id}, and no such run was made")
-                    self.acknowledged.add(enqueued.id)
+                invariants.check_enqueue_answer(self, actor.last_commit, answer)
             case "due_schedules":
-                timetable.check_reading(self.world, actor)
+                timetable.check_reading(actor)
 
     def handler_started(self, run_id: str, attempt: int, process: Process) -> None:
         if (run_id, attempt) in self.started:

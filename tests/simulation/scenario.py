@@ -9,21 +9,18 @@ from datetime import timedelta
 from unittest.mock import patch
 from uuid import UUID
 
+from rota.flow.prune import Retention
 from rota.model.job import Job
 from rota.model.retry import Retry
 from rota.model.schedule import Schedule
-from rota.flow.prune import Retention
-from rota.model.transitions import TERMINAL
-from rota.storage.protocol import Actor as Who
 from tests.simulation.actors import Process
 from tests.simulation.clock import SECOND
+from tests.simulation.drain import WORLD, drain
 from tests.simulation.history import History, Violation
 from tests.simulation.invariants import HEARD
 from tests.simulation.people import Operator, Producer
 from tests.simulation.world import Actor, Rates, World
 
-WORLD = Who(by="world", via="simulation")
-ROUNDS = 400  # of all loops, until a healed world must have drained
 Plant = Callable[[World], AbstractContextManager[None]]
 
 
@@ -89,11 +86,19 @@ def live(world: World) -> None:
         )
     )
     for number, mine in enumerate(parts):
+        known = dict(jobs)
+        if number and rng.random() < 0.3:
+            del known[rng.choice(list(known))]
         world.processes.append(
             Process(
-                world, number, parts=mine, jobs=jobs, slots=rng.choice((1, 2, 4)),
-                batch=rng.choice((1, 2, 500)), retention=retention,
-            )  # fmt: skip
+                world,
+                number,
+                parts=mine,
+                jobs=known,
+                slots=rng.choice((1, 2, 4)),
+                batch=rng.choice((1, 2, 500)),
+                retention=retention,
+            )
         )
     for number in range(rng.choice((1, 1, 2))):
         producer = Producer(world, jobs, pace=rng.choice((2, 10)) * SECOND)
@@ -102,7 +107,7 @@ def live(world: World) -> None:
         draw = lambda name: draw_schedule(world, name, jobs)  # noqa: E731
         operator = Operator(world, jobs, draw, pace=rng.choice((2, 8)) * SECOND)
         world.actors.append(Actor("operator", operator.step, role="person"))
-    for _ in range(rng.choice((60, 150, 250))):
+    for _ in range(rng.choice((50, 120, 200))):
         world.tick()
 
 
@@ -147,99 +152,6 @@ def draw_schedule(world: World, name: str, jobs: dict[str, Job]) -> Schedule:
         priority=rng.choice((None, None, 5)),
         retry=rng.choice((None, Retry(max_attempts=2, delay=timedelta(seconds=1)))),
     )
-
-
-# Healing
-
-
-def drain(world: World) -> None:
-    """Everything works again and nobody asks for more: then everything must come to its end."""
-    world.rates.heal()
-    world.end_glitch()
-    world.actors = [actor for actor in world.actors if actor.role != "person" or _end_of(world, actor)]
-    for actor in world.actors:
-        actor.frozen_until = 0
-    _resume_all(world)
-    for _ in range(20):
-        world.tick()  # schedules go on firing for a while
-    for row in list(world.recorder.schedules.values()):
-        world.store.pause_schedule(row.name, None, WORLD)
-    world.draining = True
-    for _ in range(ROUNDS):
-        if _drained(world):
-            break
-        _round(world)
-    else:
-        raise Violation("it does not drain: " + _left(world))
-    if world.recorder.slots:
-        raise Violation(f"all runs are over and slots are owned: {world.recorder.slots}")
-    _check_copy(world)
-
-
-def _end_of(world: World, person: Actor) -> bool:
-    """Let a person finish what is under way, then leave."""
-    while person.strand is not None:
-        world.go_on(person)
-    return False
-
-
-def _resume_all(world: World) -> None:
-    store, recorder = world.store, world.recorder
-    for queue in list(recorder.queues):
-        store.resume_queue(queue, WORLD)
-    store.set_dispatch(True, None, WORLD)
-    for run in recorder.in_state("paused"):
-        store.resume_run(run.id, None, WORLD)
-
-
-def _drained(world: World) -> bool:
-    paused = world.recorder.in_state("paused")  # by a request that was on its way
-    for run in paused:
-        world.store.resume_run(run.id, None, WORLD)
-    return not paused and all(
-        run.state in TERMINAL for run in world.recorder.runs.values()
-    )
-
-
-def _round(world: World) -> None:
-    """Time passes to where something becomes due, and the loops with something to do take a step."""
-    elapsed = world.clock.elapsed
-    if not any(actor.useful() and actor.ready(elapsed) for actor in world.actors):
-        world.clock.advance_to(_next_event(world))
-    world.ring()
-    for actor in list(world.actors):
-        if actor not in world.actors or not actor.ready(world.clock.elapsed):
-            continue
-        if actor.plain:
-            world.go_on(actor)
-        elif actor.useful() or world.rng.random() < 0.2:
-            world.finish_step(actor)
-
-
-def _next_event(world: World) -> int:
-    """When a loop has something to do again. To look before costs nothing but our time."""
-    elapsed, offset = world.clock.elapsed, world.clock.offset
-    found = [actor.wake_at for actor in world.actors if actor.plain or actor.useful()]
-    found += [instant - offset for instant in world.recorder.instants()]
-    found += [world.next_alarm() or 0]
-    return min((at for at in found if at > elapsed), default=elapsed + SECOND)
-
-
-def _left(world: World) -> str:
-    told = ("seq", "job", "state", "due_at", "attempt", "wanted_key", "worker_id", "lease_until")
-    return "".join(
-        "\n  " + " ".join(f"{name}={getattr(run, name)}" for name in told)
-        for run in world.recorder.runs.values()
-        if run.state not in TERMINAL
-    )
-
-
-def _check_copy(world: World) -> None:
-    """The recorder's copy is what the tables say: no change escaped the log."""
-    rows = world.engine.connection.execute("SELECT seq, state, attempt FROM _rota_runs ORDER BY seq")
-    copy = [(run.seq, run.state, run.attempt) for _, run in sorted(world.recorder.runs.items())]
-    if rows.fetchall() != copy:
-        raise Violation("the recorder lost track of the runs")
 
 
 # Chance

@@ -50,8 +50,8 @@ TRACKED = {
 }  # fmt: skip
 
 LOG = """
-CREATE TABLE sim_log (n INTEGER PRIMARY KEY, what TEXT NOT NULL, how TEXT NOT NULL, row TEXT NOT NULL);
-CREATE TABLE sim_ends (run_id TEXT NOT NULL, redo INTEGER NOT NULL, state TEXT NOT NULL);
+CREATE TABLE sim_log (n INTEGER PRIMARY KEY, what TEXT, how TEXT, row TEXT);
+CREATE TABLE sim_ends (run_id TEXT, redo INTEGER, state TEXT);
 """
 
 
@@ -93,6 +93,7 @@ class SimulatedEngine(SqliteEngine):
             answer = super().read(work)
         finally:
             self._fault = None
+        self.world.looked()
         self.world.cut()
         return answer
 

@@ -19,7 +19,7 @@ from tests.simulation.history import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.recorder import Commit, Recorder
-    from tests.simulation.world import Actor, World
+    from tests.simulation.world import Actor
 
 NEVER = micros(WAITING_FOR_RUN)
 TIMING = ("kind", "expr", "timezone", "dst", "anchor", "first_run", "starts_at", "ends_at")
@@ -47,10 +47,14 @@ def _check_pruned(rec: Recorder, commit: Commit, row: Any) -> None:
         raise Violation(f"{row} was removed from the ledger past the cursor {cursor}")
 
 
-def check_reading(world: World, actor: Actor) -> None:
-    """Remember whether the look at due schedules fell into a glitch of the clock."""
-    actor.misread = bool(world.glitch) and actor.readings > 0
-    actor.readings += not world.glitch
+def check_reading(actor: Actor) -> None:
+    """Remember when the look at due schedules was, and whether it fell into a glitch.
+
+    The first reading of a process is believed: it has nothing to compare it with.
+    """
+    actor.read_at = actor.looked_at
+    actor.misread = actor.in_glitch and actor.readings > 0
+    actor.readings += not actor.in_glitch
 
 
 def check_commit(rec: Recorder, commit: Commit) -> None:
@@ -107,7 +111,7 @@ def _check_fire(rec: Recorder, commit: Commit, before: Any, after: Any, rows: li
         raise Violation(f"{name}: the ledger grew by {rows} and the cursor stayed")
     if before.paused or not before.enabled:
         raise Violation(f"{name} fired while it was paused or disabled")
-    if cursor is None or cursor > commit.now:
+    if cursor is None or cursor > max(commit.now, commit.actor.read_at):
         raise Violation(f"{name} fired {cursor} too early, at {commit.now}")
     if following is not None and following <= cursor:
         raise Violation(f"{name}: the cursor went back from {cursor} to {following}")

@@ -71,6 +71,10 @@ class Actor:
         self.looked: Callable[[], bool] = lambda: True
         self.useful: Callable[[], bool] = lambda: True
         self.last_commit: Any = None
+        self.looked_at = 0
+        self.in_glitch = False
+        # Of a look at due schedules: when it was, and whether a glitch misled it.
+        self.read_at = 0
         self.readings = 0
         self.misread = False
 
@@ -237,7 +241,7 @@ class World:
             self.glitch = rng.randrange(3600 * SECOND, 7200 * SECOND)
             clock.step(self.glitch)
             self.at(clock.elapsed + rng.randrange(SECOND), self.end_glitch)
-            self.note(self.nobody, f"the clock jumps ahead {self.glitch / SECOND:.3f} s for a moment")
+            self.note(self.nobody, f"the clock jumps {self.glitch / SECOND:+.3f} s for a moment")
         else:
             jump = rng.randrange(-120 * SECOND, 600 * SECOND)
             clock.step(jump)
@@ -314,6 +318,10 @@ class World:
         self.engine.close()
 
     # What the store tells
+
+    def looked(self) -> None:
+        """A read: what the actor decides now, it decides about this moment."""
+        self.current.looked_at, self.current.in_glitch = self.clock.micros, bool(self.glitch)
 
     def committed(self) -> None:
         self.recorder.read_commit(self.current)

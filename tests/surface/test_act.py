@@ -113,6 +113,19 @@ def test_pause_and_resume_a_schedule(cli: Cli, store: Control) -> None:
     assert cli("pause", "nightly", "--json").json["paused"] is True
 
 
+def test_resume_makes_up_for_what_was_missed_only_if_asked(cli: Cli, store: Control) -> None:
+    past = ("--job", "broken", "--every", "1h", "--first-run", "2026-01-01T00:00:00Z")
+    for name, flags in (("forgets", []), ("catches", ["--catch-up", "one"])):
+        cli("schedule", name, *past)
+        cli("pause", name)
+        due = cli("resume", name, *flags, "--json").json["next_fire_at"] <= "2026-01-01T01"
+        assert due == bool(flags)
+    assert cli("resume", "nightly", "--catch-up", "some").code == 2
+    run = cli("enqueue", "broken", "--json").json["id"]
+    for args in (["--dispatch"], [run]):
+        assert "--catch-up belongs to a schedule" in cli("resume", *args, "--catch-up", "one").error
+
+
 def test_pause_and_resume_a_run(cli: Cli, store: Control) -> None:
     run = cli("enqueue", "broken", "--json").json["id"]
     assert cli("pause", run[:-1], "--reason", "later").out == f"run {run} is paused\n"

@@ -120,15 +120,16 @@ def test_following_a_log_ends_with_the_run(
     def work(seconds: float) -> None:
         """Instead of sleeping: write a line at each look, then end the run."""
         number = next(written, None)
-        if number is None:
+        if number is None and store.run(run.id).state != "cancelled":
             store.cancel(run.id)
-        else:
+        elif number is not None:
             now = store.storage.now()
             line = LogLine(run_seq=run.seq, attempt=1, at=now, level="INFO", text=f"line {number}")
             store.storage.insert_logs([line])
 
     monkeypatch.setattr("rota.cli.logs.time.sleep", work)
     answer = cli("logs", run.id, "-f", "--json")
+    assert answer.code == 0
     assert [json.loads(line)["text"] for line in answer.out.splitlines()] == [
         "line 0", "line 1", "line 2",
     ]  # fmt: skip

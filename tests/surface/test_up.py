@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -16,6 +17,7 @@ import pytest
 
 import rota
 from rota.cli.load import load_app
+from rota.cli.up_screen import describe, say_screen
 from rota.errors import Invalid
 from tests.surface.conftest import Cli, environment
 
@@ -158,6 +160,23 @@ def test_without_an_app_it_fires_and_says_who_works(folder: Path, cli: Cli) -> N
     assert code == 0
     assert cli("schedules", "--database", "sqlite:///other.db", "--json").json == []
     assert not Path("rota.db").exists()
+
+
+def test_the_screen_names_commands_that_work(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    def look(usual: str) -> list[str]:
+        say_screen(app, describe(app, "shop:app", ("worker",)), usual)
+        told = capsys.readouterr().out.splitlines()
+        return [line.strip() for line in told if "rota runs" in line]
+
+    app = rota.Rota("sqlite:///other.db")
+    app.load()
+    assert look("sqlite:///other.db") == ["look       rota runs"]
+    assert look("sqlite:///rota.db") == ["look       rota runs --database sqlite:///other.db"]
+    secret = "postgresql://me:geheim@db/shop"
+    app.settings = replace(app.settings, database=secret)
+    assert "(with ROTA_DATABASE set" in look(secret)[0]
+    assert describe(app, None, ())["database"] == "postgresql://me:[redacted]@db/shop"
+    app.close()
 
 
 @pytest.mark.usefixtures("fresh_modules")

@@ -22,8 +22,8 @@ from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.model.transitions import RUNNING
 
-# A worker says that it is there every five seconds.
-SILENCE = timedelta(seconds=20)
+# Six of the beats by which a worker says that it is there.
+SILENCE = timedelta(seconds=30)
 
 Name = Annotated[str | None, Parameter(metavar="NAME")]
 

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rota.cli.find import find_run
 from rota.cli.options import HERE, Where
 from rota.cli.output import note, say, say_json
-from rota.cli.show import log_text
+from rota.cli.show_run import log_text
 from rota.cli.store import reading
 from rota.flow.control import Control
 from rota.model.limits import PAGE

@@ -103,8 +103,8 @@ ACT = (
     ),
     Command(
         "resume", "operate:resume", "Resume what was paused.",
-        ("rota resume nightly", "rota resume --dispatch"),
-        "A schedule fires from now on; what it missed is recorded and not made up for.",
+        ("rota resume nightly", "rota resume nightly --catch-up one", "rota resume --dispatch"),
+        "A schedule fires from now on; what it missed is recorded, and made up for only if asked.",
     ),
     Command(
         "drop", "operate:drop", "Remove a schedule; its history stays.",

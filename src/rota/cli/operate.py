@@ -69,6 +69,7 @@ def resume(
     *,
     queue: Queue = None,
     dispatch: bool = False,
+    catch_up: Annotated[str | None, Parameter(metavar="CHOICE")] = None,
     reason: Reason = None,
     where: Where = HERE,
 ) -> None:
@@ -82,10 +83,14 @@ def resume(
         Claim from this queue again.
     dispatch
         Claim again, in all processes.
+    catch_up
+        Make up for what a schedule missed: one or all. Nothing if not given.
     reason
         Kept with the change of a schedule or a run.
     """
     _one_of(thing, queue, dispatch)
+    if catch_up is not None and thing is None:
+        raise Invalid("--catch-up belongs to a schedule")
     with operating(where) as control:
         if queue is not None:
             control.resume_queue(queue)
@@ -95,9 +100,12 @@ def resume(
             return _done("dispatch is on", {"dispatch": control.overview()["dispatch"]}, where)
         assert thing is not None, "one of the three was given"
         if schedule_or_none(control, thing) is not None:
-            resumed = control.resume(thing, reason)
+            resumed = control.resume(thing, reason, catch_up=catch_up)
             return _done(_resumed(control, resumed), schedule_record(resumed), where)
-        run = control.resume_run(_run_meant(control, thing).id, reason)
+        run = _run_meant(control, thing)
+        if catch_up is not None:
+            raise Invalid(f"--catch-up belongs to a schedule, and {thing} is a run")
+        run = control.resume_run(run.id, reason)
         return _done_run(run, f"is {run.state} again", where)
 
 

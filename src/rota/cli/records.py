@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from rota.model.job import Job
-from rota.model.redact import redact, redact_text
+from rota.model.redact import redact
 from rota.model.run import Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
@@ -69,15 +69,7 @@ def job_record(job: Job) -> dict[str, Any]:
 
 def change_record(row: dict[str, Any]) -> dict[str, Any]:
     """One change of a schedule, with its definitions before and after."""
-    return {
-        **row,
-        "before": redact(_decoded(row["before"])),
-        "after": redact(_decoded(row["after"])),
-    }
-
-
-def attempt_record(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "error": None if row["error"] is None else redact_text(row["error"])}
+    return {**row, "before": _decoded(row["before"]), "after": _decoded(row["after"])}
 
 
 def status(schedule: Schedule) -> str:

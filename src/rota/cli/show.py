@@ -1,8 +1,7 @@
-"""Show one thing: a run with its attempts and log, a schedule with its future and its past."""
+"""Show one thing: a run, or a schedule with its future and past, or a job."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -12,17 +11,17 @@ from cyclopts import Parameter
 from rota.cli.find import run_or_none, schedule_or_none
 from rota.cli.lists import say_runs, say_schedules
 from rota.cli.options import HERE, Where
-from rota.cli.output import error_line, plain, say, say_fields, say_heading, say_json, say_table
+from rota.cli.output import plain, say, say_fields, say_heading, say_json, say_table
 from rota.cli.records import (
-    attempt_record,
     change_record,
     job_record,
     run_record,
     schedule_record,
     status,
 )
+from rota.cli.show_run import show_run, shown
 from rota.cli.store import reading
-from rota.cli.times import took, when, zone_name
+from rota.cli.times import when, zone_name
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
 from rota.flow.enqueue import find_job
@@ -32,7 +31,6 @@ from rota.model.schedule import Schedule
 
 NEXT_TIMES = 5
 LAST_ROWS = 10
-LOG_TAIL = 20
 
 
 def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) -> None:
@@ -54,7 +52,7 @@ def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) 
                     f"{thing!r} is no run, schedule or job; look at `rota runs`, "
                     "`rota schedules` and `rota jobs`"
                 )
-            return _show_run(control, run, now, where)
+            return show_run(control, run, now, where)
         _show_named(control, schedule, job, now, where)
 
 
@@ -73,75 +71,6 @@ def coming(schedule: Schedule, now: datetime, count: int) -> list[dict[str, Any]
         times.append({"at": cursor, "note": told})
         cursor = replace(schedule, next_fire_at=cursor).next_after(max(cursor, now))
     return times
-
-
-def _show_run(control: Control, run: Run, now: datetime, where: Where) -> None:
-    attempts = [attempt_record(row) for row in control.attempts(run.id)]
-    lines = _log_tail(control, run)
-    if where.json:
-        return say_json({"run": run_record(run), "attempts": attempts, "logs": lines})
-    record = run_record(run)
-    say_fields(
-        {
-            "run": run.id,
-            "job": run.job,
-            "state": run.state,
-            "reason": run.reason,
-            "queue": run.queue,
-            "priority": run.priority or None,
-            "due": when(run.due_at, now),
-            "started": None if run.started_at is None else when(run.started_at, now),
-            "finished": None if run.finished_at is None else when(run.finished_at, now),
-            "took": None if run.finished_at is None else took(run.started_at, run.finished_at),
-            "attempt": f"{run.attempt} ({run.failures} of {run.max_attempts} failures)",
-            "lost": run.lost or None,
-            "redone": run.redo or None,
-            "occurrence": None if run.occurrence is None else plain(run.occurrence),
-            "stands for": f"{run.missed_count} occurrences" if run.missed_count > 1 else None,
-            "retry of": run.retry_of,
-            "overlap": run.overlap_key,
-            "concurrency": run.concurrency_key,
-            "asked by": run.created_by,
-            "worker": run.worker_id,
-            "arguments": _shown(record["args"]),
-            "progress": _shown(record["progress"]),
-            "result": _shown(record["result"]),
-            "cancel": _asked(run.cancel_requested_at, now),
-            "pause": _asked(run.pause_requested_at, now),
-            "error": run.error,
-        }
-    )
-    _say_attempts(attempts, now)
-    if lines:
-        say_heading("Log" if len(lines) < LOG_TAIL else f"Log (last {LOG_TAIL} lines)")
-        for line in lines:
-            say(log_text(line))
-
-
-def log_text(line: dict[str, Any]) -> str:
-    """One log line as people read it."""
-    at = line["at"].astimezone().strftime("%H:%M:%S.%f")[:-3]
-    return f"{at} {line['level'].lower():<7} {line['text']}"
-
-
-def _say_attempts(attempts: list[dict[str, Any]], now: datetime) -> None:
-    if not attempts:
-        return
-    say_heading("Attempts")
-    say_table(
-        ("number", "outcome", f"started ({zone_name(now)})", "took", "worker", "error"),
-        (
-            (
-                one["number"],
-                one["outcome"],
-                when(one["started_at"], now),
-                took(one["started_at"], one["finished_at"]),
-                one["worker_id"],
-                error_line(one["error"]),
-            )
-            for one in attempts
-        ),
-    )
 
 
 def _show_named(
@@ -182,11 +111,11 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
     defaults = Schedule(
         name=schedule.name, job=schedule.job, kind=schedule.kind, expr=schedule.expr
     ).definition()
-    shown = ("name", "job", "kind", "expr", "timezone", "args", "enabled", "overlap_key")
+    said = ("name", "job", "kind", "expr", "timezone", "args", "enabled", "overlap_key")
     options = {
-        name: _shown(record[name])
+        name: shown(record[name])
         for name, default in defaults.items()
-        if name not in shown and record[name] != default
+        if name not in said and record[name] != default
     }
     say_fields(
         {
@@ -197,7 +126,7 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
             "paused": _paused(schedule, now),
             "state": schedule.state,
             "error": schedule.error,
-            "arguments": _shown(record["args"]),
+            "arguments": shown(record["args"]),
             **options,
             "last fired": None
             if schedule.last_fired_at is None
@@ -289,22 +218,12 @@ def _last_runs(
     return control.runs(job=job["name"], limit=LAST_ROWS)
 
 
-def _log_tail(control: Control, run: Run) -> list[dict[str, Any]]:
-    """The last lines. Storage pages forward only, so the pages before are read and let go."""
-    tail: list[dict[str, Any]] = []
-    page = control.logs(run.id, limit=PAGE)
-    while page:
-        tail = (tail + page)[-LOG_TAIL:]
-        page = control.logs(run.id, after=page[-1]["id"], limit=PAGE) if len(page) == PAGE else []
-    return tail
-
-
 def _difference(row: dict[str, Any]) -> str:
     before, after = row["before"] or {}, row["after"] or {}
     if not before or not after:
         return ""
     told = [
-        f"{name}: {_shown(before.get(name))} → {_shown(after.get(name))}"
+        f"{name}: {shown(before.get(name))} → {shown(after.get(name))}"
         for name in after
         if before.get(name) != after.get(name) and name != "next_fire_at"
     ]
@@ -316,13 +235,3 @@ def _paused(schedule: Schedule, now: datetime) -> str | None:
         return None
     told = f"{when(schedule.paused_at, now)} by {schedule.paused_by}"
     return told + (f": {schedule.paused_reason}" if schedule.paused_reason else "")
-
-
-def _asked(moment: datetime | None, now: datetime) -> str | None:
-    return None if moment is None else f"asked for {when(moment, now)}"
-
-
-def _shown(value: Any) -> str | None:
-    if value is None or value == {}:
-        return None
-    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)

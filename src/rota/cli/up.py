@@ -60,6 +60,7 @@ def up(
     level = log_level or ("warning" if quiet else "info")
     set_up_logging(level, as_json=where.json)
     parts = _parts(only)
+    usual = _usual_database()
     told = {"database": where.database, "slots": slots, "queues": queue and tuple(queue)}
     # Stop quietly also before the app listens to signals itself, which is after the screen.
     before = {number: signal.signal(number, _leave) for number in STOPS}
@@ -68,7 +69,7 @@ def up(
         app.load()
         if not quiet:
             RunLines(app)
-            _introduce(app, address, parts, where)
+            _introduce(app, address, parts, where, usual)
         app.run(parts)
     except _Left:
         return OK
@@ -104,12 +105,14 @@ def _app(address: str | None, told: dict[str, Any], where: Where, *, debug: bool
     return app
 
 
-def _introduce(app: Rota, address: str | None, parts: Sequence[str], where: Where) -> None:
+def _introduce(
+    app: Rota, address: str | None, parts: Sequence[str], where: Where, usual: str | None
+) -> None:
     told = describe(app, address, parts)
     if where.json:
         say_json(told)
     else:
-        say_screen(app, told, app.control.schedules())
+        say_screen(app, told, usual)
     sys.stdout.flush()
 
 
@@ -121,6 +124,14 @@ def _parts(only: str | None) -> tuple[str, ...]:
     if unknown or not chosen:
         raise Invalid(f"--only {only!r} is unknown; use {', '.join(PARTS)} or one of them")
     return chosen
+
+
+def _usual_database() -> str | None:
+    """The store that commands without flags use: asked before ours get into the environment."""
+    try:
+        return config.load_settings().database
+    except Invalid:
+        return None
 
 
 class _Left(BaseException):

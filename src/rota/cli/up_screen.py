@@ -9,8 +9,7 @@ from rota.app import Rota
 from rota.cli.output import clean, paint, say_painted
 from rota.cli.records import status
 from rota.cli.times import when
-from rota.config import Settings, load_settings
-from rota.errors import RotaError
+from rota.config import Settings
 from rota.model.duration import format_duration
 from rota.model.redact import redact_text
 from rota.model.schedule import Schedule
@@ -37,16 +36,17 @@ def describe(app: Rota, address: str | None, parts: Sequence[str]) -> dict[str, 
     }
 
 
-def say_screen(app: Rota, told: dict[str, Any], schedules: Sequence[Schedule]) -> None:
+def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
+    """`usual` is the store that other commands find without being told."""
     lines = [
         ("store", [told["database"]]),
         ("app", [told["app"] or "none: schedules in the store fire, other processes do the work"]),
         ("jobs", [_jobs(told)]),
-        ("schedules", _schedules(app, schedules) or ["none yet"]),
+        ("schedules", _schedules(app, app.control.schedules()) or ["none yet"]),
         ("scheduler", [_scheduler(app.settings, told)]),
         ("worker", [_worker(app.settings, told)]),
         ("stop", [_stop(app.settings)]),
-        ("look", _look(app, told)),
+        ("look", _look(app, told, usual)),
     ]
     say_painted(paint(f"Rota {VERSION}", "bold") + "\n")
     for name, values in lines:
@@ -97,18 +97,12 @@ def _stop(settings: Settings) -> str:
     return f"Ctrl-C: runs under way get {format_duration(settings.grace)}; again: at once"
 
 
-def _look(app: Rota, told: dict[str, Any]) -> list[str]:
+def _look(app: Rota, told: dict[str, Any], usual: str | None) -> list[str]:
     """Commands that work as they stand, in another terminal in the same folder."""
-    try:
-        found_alone = load_settings().database == app.settings.database
-    except RotaError:
-        found_alone = False
-    store = "" if found_alone else f" --database {told['database']}"
-    if not found_alone and told["database"] != app.settings.database:
-        store = "  (with ROTA_DATABASE set: a password does not belong on the screen)"
-    first = told["jobs"][0] if told["jobs"] else None
-    return [
-        f"rota runs{store}",
-        f"rota schedules{store}",
-        *([f"rota show {first}{store}"] if first else []),
-    ]
+    store = ""
+    if app.settings.database != told["database"]:
+        store = "  (with ROTA_DATABASE set: its password does not belong on a screen)"
+    elif app.settings.database != usual:
+        store = f" --database {told['database']}"
+    names = ["runs", "schedules", *(f"show {job}" for job in told["jobs"][:1])]
+    return [f"rota {name}{store}" for name in names]

@@ -7,18 +7,22 @@ the dashboard call these functions and add nothing to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from rota.errors import Conflict, Invalid, Unknown
 from rota.executors.protocol import HearsTermination
 from rota.flow.enqueue import Enqueue, Options, find_job
+from rota.flow.explain import Explanation, explain, why
 from rota.flow.prune import Prune, Retention
 from rota.flow.settle import FindHearer, asking
+from rota.model.duration import parse_instant
 from rota.model.limits import PAGE, REASON_LENGTH, check_name, check_whole, clip
+from rota.model.policies import CATCH_UP, choose
 from rota.model.redact import redact_args, redact_columns, redact_text
 from rota.model.run import Enqueued, Run
 from rota.model.schedule import Schedule
-from rota.model.transitions import STATES
+from rota.model.transitions import STATES, sources
 from rota.storage.protocol import Actor, Storage
 
 
@@ -248,9 +252,14 @@ class Control:
         self.changed()
         return paused
 
-    def resume(self, name: str, reason: str | None = None) -> Schedule:
-        """Fire again from now on; what was missed is in the ledger."""
-        resumed = self.storage.resume_schedule(name, _reason(reason), self.actor)
+    def resume(
+        self, name: str, reason: str | None = None, *, catch_up: str | None = None
+    ) -> Schedule:
+        """Fire again from now on; what was missed is in the ledger, and is made up for only if
+        `catch_up` says how: one or all."""
+        if catch_up is not None and choose(catch_up, CATCH_UP, "catch_up") == "none":
+            catch_up = None
+        resumed = self.storage.resume_schedule(name, _reason(reason), self.actor, catch_up=catch_up)
         self.changed()
         return resumed
 
@@ -258,6 +267,41 @@ class Control:
         """Remove a schedule; its ledger, changes and runs stay."""
         self.storage.drop_schedule(name, _reason(reason), self.actor)
         self.changed()
+
+    def explain(self, name: str, *, count: int = 5) -> Explanation:
+        """A schedule in words, its next times, and what keeps it from running now."""
+        return explain(self.storage, name, check_whole(count, "count", 1, PAGE))
+
+    def why(self, name: str, at: object) -> str:
+        """What became of the occurrence of a schedule at an instant."""
+        return why(self.storage, name, parse_instant(at, "at"))
+
+    def pause_runs(self, schedule: str, reason: str | None = None) -> int:
+        """Hold back every run of a schedule that has not ended; how many."""
+        return self._each(schedule, "pause", lambda run: self.pause_run(run.id, reason))
+
+    def resume_runs(self, schedule: str, reason: str | None = None) -> int:
+        """Let every paused run of a schedule go on; how many."""
+        return self._each(schedule, "resume", lambda run: self.resume_run(run.id, reason))
+
+    def cancel_runs(self, schedule: str, reason: str | None = None) -> int:
+        """End every run of a schedule that has not ended; how many."""
+        return self._each(schedule, "cancel", lambda run: self.cancel(run.id, reason))
+
+    def _each(self, schedule: str, event: str, change: Callable[[Run], object]) -> int:
+        """Only runs in a state where `event` is legal; one that changes meanwhile is left out."""
+        schedule_id, changed = self.storage.schedule_named(schedule).id, 0
+        for state in sources(event):
+            before = None
+            while runs := self.storage.list_runs(
+                schedule_id=schedule_id, state=state, before=before, limit=PAGE
+            ):
+                before = runs[-1].seq
+                for run in runs:
+                    with suppress(Conflict, Unknown):
+                        change(run)
+                        changed += 1
+        return changed
 
     def pause_queue(self, name: str, reason: str | None = None) -> None:
         self.storage.pause_queue(check_name(name, "queue"), _reason(reason), self.actor)
@@ -273,6 +317,12 @@ class Control:
     def resume_dispatch(self) -> None:
         self.storage.set_dispatch(True, None, self.actor)
         self.changed()
+
+    def adopt(self, cluster: str | None = None) -> int:
+        """Confirm that this store was moved here on purpose; how many schedules were resumed."""
+        resumed = self.storage.adopt(cluster, self.actor)
+        self.changed()
+        return resumed
 
     def prune(self) -> int:
         """Delete what retention no longer keeps, now; the number of batches it took."""

@@ -71,7 +71,8 @@ class Settler:
     def step(self) -> float:
         """Write what is there. While one group is being written the next one gathers."""
         while self._pending and len(self._writing) < GROUP:
-            self._writing.append(self._pending.popleft())
+            self._writing.append(self._pending[0])  # first here, then not there: see `unwritten`
+            self._pending.popleft()
         if self._writing:
             try:
                 self._write(self._writing, again=self._uncertain)
@@ -85,7 +86,8 @@ class Settler:
 
     def unwritten(self) -> list[int]:
         """The runs whose outcome is known here and nowhere else yet."""
-        return [one.run.seq for one in list(self._pending)]
+        waiting = list(self._pending)
+        return [one.run.seq for one in (*waiting, *self._writing)]
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything put so far is written."""
@@ -110,7 +112,8 @@ class Settler:
             ran_for=ran_for,
         )
 
-    def _write(self, settlements: Sequence[Settlement], *, again: bool) -> None:
+    def _write(self, settlements: list[Settlement], *, again: bool) -> None:
+        """What is written and told leaves the list: a repeat after a fault goes on behind it."""
         plain, heard = [], []
         for one in _latest(settlements):
             try:
@@ -125,8 +128,10 @@ class Settler:
                 heard.append((one, hearer))
         if plain:
             self._tell(plain, self.storage.settle(plain), again)
+        settlements[:] = [one for one, _ in heard]
         for one, hearer in heard:  # alone, so that its statements concern nobody else
             self._tell([one], self.storage.settle([one], asking(hearer)), again)
+            settlements.remove(one)
 
     def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
         states = {answer.seq: answer.state for answer in answers}

@@ -69,6 +69,9 @@ class Engine(Protocol):
     def pending_migrations(self) -> list[tuple[str, str]]:
         """(name, SQL) of what `migrate` would apply."""
 
+    def home(self) -> dict[str, str]:
+        """What tells this place apart from another one that holds a copy; empty for a file."""
+
     def check_schema(self) -> None:
         """WrongSchema if the store was made by another version of Rota."""
 

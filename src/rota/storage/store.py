@@ -10,12 +10,12 @@ from rota.storage.scripts.catalog import CatalogScript
 from rota.storage.scripts.claim import ClaimScript
 from rota.storage.scripts.control import ControlScript
 from rota.storage.scripts.enqueue import EnqueueScript
-from rota.storage.scripts.fire import FireScript
-from rota.storage.scripts.schedules import ScheduleScript
+from rota.storage.scripts.guard import GuardScript
+from rota.storage.scripts.ledger import LedgerScript
 
 
 class Store(
-    FireScript, EnqueueScript, ClaimScript, ControlScript, ScheduleScript, CatalogScript
+    GuardScript, EnqueueScript, ClaimScript, ControlScript, LedgerScript, CatalogScript
 ):
     """Rows of one installation."""
 

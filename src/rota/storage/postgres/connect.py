@@ -35,7 +35,7 @@ SET default_transaction_isolation = 'read committed';
 SET client_min_messages = warning;
 SET idle_in_transaction_session_timeout = '60s';
 SET lock_timeout = '10s';
-SET plan_cache_mode = auto;
+SET plan_cache_mode = force_custom_plan;
 SET jit = off
 """
 # Behind a transaction pooler a session is shared with strangers; poolers follow this one setting.

@@ -280,6 +280,9 @@ class PostgresEngine:
 
         return self.read(read)
 
+    def home(self) -> dict[str, str]:
+        return self.read(lambda tx: _home(tx))  # type: ignore[arg-type]
+
     # Waking other processes
 
     @property
@@ -388,7 +391,7 @@ def _home(tx: PostgresTransaction) -> dict[str, str]:
     try:
         with tx.savepoint():
             tx.cursor.execute(
-                "SELECT system_identifier::text AS server, current_database() AS database "
+                "SELECT system_identifier::text, current_database()::text AS database "
                 "FROM pg_control_system()"
             )
             found = tx.cursor.fetchone()

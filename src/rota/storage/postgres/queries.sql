@@ -510,6 +510,17 @@ RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_f
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
        ends_at, args::text, priority, retry::text, owner, created_at, state, error;
 
+-- name: active_schedules
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit FOR UPDATE;
+
+-- name: paused_because
+SELECT name FROM {prefix}schedules
+ WHERE paused AND paused_reason LIKE :mark ORDER BY id LIMIT :limit;
+
 -- name: drop_schedule
 DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
 
@@ -524,6 +535,21 @@ SELECT a.schedule_id, a.name, {now}, a.by, a.action, a.reason, a.before, a.after
 SELECT id, schedule_id, name, at, by, action, reason, before::text, after::text
   FROM {prefix}schedule_changes
  WHERE schedule_id = :schedule_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: occurrence_at
+SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id::text, recorded_at
+  FROM {prefix}occurrences
+ WHERE schedule_id = :schedule_id AND occurrence <= :instant AND last_occurrence >= :instant
+ ORDER BY occurrence DESC LIMIT 1;
+
+-- name: slot_owners
+SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
+       started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
+       args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
+       occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
+       result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
+  FROM {prefix}runs
+ WHERE seq IN (SELECT owner_run FROM {prefix}slots WHERE key = :key ORDER BY number LIMIT 100);
 
 -- name: list_occurrences
 SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id::text, recorded_at
@@ -788,3 +814,39 @@ DELETE FROM {prefix}occurrences
         LIMIT :limit
           FOR UPDATE OF o SKIP LOCKED)
 RETURNING schedule_id;
+
+-- name: ledger_ids
+-- One index step per schedule, however long its ledger is.
+WITH RECURSIVE ids(id) AS (
+    SELECT min(schedule_id) FROM {prefix}occurrences WHERE schedule_id > :after
+    UNION ALL
+    SELECT (SELECT min(schedule_id) FROM {prefix}occurrences WHERE schedule_id > ids.id)
+      FROM ids WHERE ids.id IS NOT NULL
+)
+SELECT id AS schedule_id FROM ids WHERE id IS NOT NULL LIMIT :limit;
+
+-- name: foldable_occurrences
+-- The ledger outlives the runs, and is never touched past the cursor.
+SELECT o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason
+  FROM {prefix}occurrences o
+ WHERE o.schedule_id = :schedule_id
+   AND (o.recorded_at < (SELECT {now}) - make_interval(secs => :age_seconds)
+        OR o.occurrence < (SELECT occurrence FROM {prefix}occurrences
+                            WHERE schedule_id = :schedule_id
+                            ORDER BY occurrence DESC LIMIT 1 OFFSET :keep_rows))
+   AND o.last_occurrence < coalesce((SELECT next_fire_at FROM {prefix}schedules
+                                      WHERE id = :schedule_id), 'infinity')
+ ORDER BY o.occurrence LIMIT :limit FOR UPDATE OF o;
+
+-- name: delete_occurrences
+DELETE FROM {prefix}occurrences AS o
+ USING unnest(:schedule_id::bigint[], :occurrence::timestamptz[]) AS a(schedule_id, occurrence)
+ WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence;
+
+-- name: stretch_occurrences
+UPDATE {prefix}occurrences AS o
+   SET last_occurrence = a.last_occurrence, count = a.count, reason = a.reason, run_id = NULL
+  FROM unnest(:schedule_id::bigint[], :occurrence::timestamptz[], :last_occurrence::timestamptz[],
+              :count::bigint[], :reason::text[])
+       AS a(schedule_id, occurrence, last_occurrence, count, reason)
+ WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence;

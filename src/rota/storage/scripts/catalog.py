@@ -67,7 +67,3 @@ class CatalogScript(Script):
         for row in found:
             row["paused"] = bool(row["paused"])
         return found
-
-    def meta(self) -> dict[str, str]:
-        """Schema version, installation id, cluster, dispatch switch."""
-        return {row["key"]: row["value"] for row in self.engine.read(lambda tx: tx.all("all_meta"))}

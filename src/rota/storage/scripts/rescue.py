@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from rota.errors import Invalid
 from rota.model.duration import parse_duration
 from rota.model.run import Claimed
 from rota.model.schedule import WAITING_FOR_RUN
@@ -24,12 +27,13 @@ class RescueScript(AdmitScript):
             self._admit_keys(tx, freed)
             stranded = tx.all("stranded_delay_schedules", waiting_at=WAITING_FOR_RUN, limit=limit)
             for row in stranded:
-                tx.all(
-                    "restart_delay_schedule",
-                    id=row["id"],
-                    interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
-                    waiting_at=WAITING_FOR_RUN,
-                )
+                with suppress(Invalid):  # a corrupt row must not keep the others from going on
+                    tx.all(
+                        "restart_delay_schedule",
+                        id=row["id"],
+                        interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
+                        waiting_at=WAITING_FOR_RUN,
+                    )
             return len(freed) + len(stranded)
 
         return self.engine.write("sweep", work)

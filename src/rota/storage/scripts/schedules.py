@@ -6,15 +6,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from rota.errors import Conflict, Invalid, Unknown
-from rota.model.plan import Stretch, plan_resume
+from rota.model.plan import Stretch, plan_fire, plan_resume
+from rota.model.run import Run
 from rota.model.schedule import Schedule, edited
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
-from rota.storage.scripts.base import Script
 from rota.storage.scripts.changes import Actor, record_change
+from rota.storage.scripts.fire import FireScript
+
+REPLAYED = 10_000
 
 
-class ScheduleScript(Script):
+class ScheduleScript(FireScript):
     def put_schedule(self, wanted: Schedule, actor: Actor) -> Schedule:
         """Create or edit by name. The same definition changes nothing; nothing fires the past."""
         return self.engine.write("put_schedule", lambda tx: self._put(tx, wanted, actor))
@@ -73,8 +76,10 @@ class ScheduleScript(Script):
 
         return self.engine.write("pause_schedule", work)
 
-    def resume_schedule(self, name: str, reason: str | None, actor: Actor) -> Schedule:
-        """Fire again from now on. What was missed is recorded, not replayed."""
+    def resume_schedule(
+        self, name: str, reason: str | None, actor: Actor, *, catch_up: str | None = None
+    ) -> Schedule:
+        """Fire again from now on. What was missed is recorded; it is replayed only if asked."""
 
         def work(tx: Transaction) -> Schedule:
             old, now = self._schedule(tx, name, "lock_schedule"), self._now(tx)
@@ -82,16 +87,38 @@ class ScheduleScript(Script):
                 return old
             following, missed = plan_resume(old, now)
             told = f"resumed by {actor.by}"
-            if old.kind == "once" and missed is not None:
+            if missed is not None and catch_up is not None:
+                following = old.next_fire_at
+                told += f", what was missed is made up for (catch-up {catch_up})"
+            elif missed is not None and old.kind == "once":
                 told = f"its time passed while it was paused; marked missed by {actor.by}"
             row = tx.one("resume_schedule", id=old.id, next_fire_at=following, state=told)
             assert row is not None, "the row was paused in this transaction"
             resumed = rows.schedule(row)
-            self._record(tx, resumed, missed)
+            if catch_up is None:
+                self._record(tx, resumed, missed)
+            elif missed is not None:
+                resumed = self._replay(tx, resumed, catch_up, now)
             record_change(tx, resumed, actor, "resume", reason, old, resumed)
             return resumed
 
         return self.engine.write("resume_schedule", work)
+
+    def _replay(
+        self, tx: Transaction, schedule: Schedule, catch_up: str, now: datetime
+    ) -> Schedule:
+        """Fire what was missed as `catch_up` says, up to REPLAYED occurrences; what is left
+        then follows the schedule's own policy."""
+        jobs = {row["name"]: rows.job(row) for row in tx.all("jobs_named", names=[schedule.job])}
+        fired = 0
+        while schedule.next_fire_at is not None and schedule.next_fire_at <= now:
+            plan = plan_fire(replace(schedule, catch_up=catch_up), now)
+            if plan.broken is not None or fired >= REPLAYED:
+                break
+            self._fire(tx, [plan], jobs)
+            fired += len(plan.runs)
+            schedule = replace(schedule, next_fire_at=plan.next_fire_at)
+        return schedule
 
     def drop_schedule(self, name: str, reason: str | None, actor: Actor) -> None:
         """Remove the schedule; ledger, changes and runs stay."""
@@ -128,6 +155,23 @@ class ScheduleScript(Script):
                 "list_schedule_changes", schedule_id=schedule_id, before=before, limit=limit
             )
         )
+
+    def occurrence_at(self, schedule_id: int, at: datetime) -> Row | None:
+        """The ledger row that an instant stands in, alone or within a stretch."""
+        return self.engine.read(
+            lambda tx: tx.one("occurrence_at", schedule_id=schedule_id, instant=at)
+        )
+
+    def slot_owners(self, key: str) -> list[Run]:
+        """The runs that own a slot of this key now."""
+        return [
+            rows.run(row) for row in self.engine.read(lambda tx: tx.all("slot_owners", key=key))
+        ]
+
+    def count_held(self, key: str) -> int:
+        """How many runs wait for a slot of this key."""
+        found = self.engine.read(lambda tx: tx.one("count_held", keys=[key]))
+        return found["held"] if found else 0
 
     def list_occurrences(self, schedule_id: int, *, before: datetime, limit: int) -> list[Row]:
         return self.engine.read(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from rota.errors import Invalid
 from rota.model.duration import parse_duration
 from rota.model.outcome import Settlement
 from rota.model.run import Run
@@ -89,12 +91,13 @@ class SettleScript(AdmitScript, ReactScript):
         if not ids:
             return
         for row in tx.all("delay_schedules", ids=list(ids), waiting_at=WAITING_FOR_RUN):
-            tx.all(
-                "restart_delay_schedule",
-                id=row["id"],
-                interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
-                waiting_at=WAITING_FOR_RUN,
-            )
+            with suppress(Invalid):  # a corrupt row must not keep its runs, or others, from ending
+                tx.all(
+                    "restart_delay_schedule",
+                    id=row["id"],
+                    interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
+                    waiting_at=WAITING_FOR_RUN,
+                )
 
     def _add_to_end(self, tx: Transaction, seq: int, on_terminated: OnTerminated) -> None:
         """An executor's own statements. If they fail the run ends all the same, and says so."""

@@ -277,6 +277,10 @@ class SqliteEngine:
         ).fetchone()
         return int(row[0]) if row else 0
 
+    def home(self) -> dict[str, str]:
+        """Files move: only the `cluster` setting guards them."""
+        return {}
+
     # Waking other processes
 
     def notify(self) -> None:

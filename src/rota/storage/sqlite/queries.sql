@@ -355,6 +355,14 @@ UPDATE {prefix}schedules
  WHERE id = :id AND paused = 1
 RETURNING *;
 
+-- name: active_schedules
+SELECT *
+  FROM {prefix}schedules WHERE paused = 0 ORDER BY id LIMIT :limit;
+
+-- name: paused_because
+SELECT name FROM {prefix}schedules
+ WHERE paused = 1 AND paused_reason LIKE :mark ORDER BY id LIMIT :limit;
+
 -- name: drop_schedule
 DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
 
@@ -365,6 +373,16 @@ VALUES (:schedule_id, :name, {now}, :by, :action, :reason, :before, :after);
 -- name: list_schedule_changes
 SELECT id, schedule_id, name, at, by, action, reason, before, after FROM {prefix}schedule_changes
  WHERE schedule_id = :schedule_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: occurrence_at
+SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id, recorded_at
+  FROM {prefix}occurrences
+ WHERE schedule_id = :schedule_id AND occurrence <= :instant AND last_occurrence >= :instant
+ ORDER BY occurrence DESC LIMIT 1;
+
+-- name: slot_owners
+SELECT * FROM {prefix}runs
+ WHERE seq IN (SELECT owner_run FROM {prefix}slots WHERE key = :key ORDER BY number LIMIT 100);
 
 -- name: list_occurrences
 SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id, recorded_at
@@ -568,3 +586,34 @@ DELETE FROM {prefix}occurrences
           AND (s.id IS NULL OR s.next_fire_at IS NULL OR o.last_occurrence < s.next_fire_at)
         LIMIT :limit)
 RETURNING schedule_id;
+
+-- name: ledger_ids
+-- One index step per schedule, however long its ledger is.
+WITH RECURSIVE ids(id) AS (
+    SELECT min(schedule_id) FROM {prefix}occurrences WHERE schedule_id > :after
+    UNION ALL
+    SELECT (SELECT min(schedule_id) FROM {prefix}occurrences WHERE schedule_id > ids.id)
+      FROM ids WHERE ids.id IS NOT NULL
+)
+SELECT id AS schedule_id FROM ids WHERE id IS NOT NULL LIMIT :limit;
+
+-- name: foldable_occurrences
+-- The ledger outlives the runs, and is never touched past the cursor.
+SELECT o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason
+  FROM {prefix}occurrences o
+ WHERE o.schedule_id = :schedule_id
+   AND (o.recorded_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
+        OR o.occurrence < (SELECT occurrence FROM {prefix}occurrences
+                            WHERE schedule_id = :schedule_id
+                            ORDER BY occurrence DESC LIMIT 1 OFFSET :keep_rows))
+   AND o.last_occurrence < coalesce((SELECT next_fire_at FROM {prefix}schedules
+                                      WHERE id = :schedule_id), o.last_occurrence + 1)
+ ORDER BY o.occurrence LIMIT :limit;
+
+-- name: delete_occurrences
+DELETE FROM {prefix}occurrences WHERE schedule_id = :schedule_id AND occurrence = :occurrence;
+
+-- name: stretch_occurrences
+UPDATE {prefix}occurrences
+   SET last_occurrence = :last_occurrence, count = :count, reason = :reason, run_id = NULL
+ WHERE schedule_id = :schedule_id AND occurrence = :occurrence;

@@ -1,0 +1,106 @@
+"""Show a run: its columns, its attempts, the end of its log."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from rota.cli.options import Where
+from rota.cli.output import error_line, plain, say, say_fields, say_heading, say_json, say_table
+from rota.cli.records import run_record
+from rota.cli.times import took, when, zone_name
+from rota.flow.control import Control
+from rota.model.limits import PAGE
+from rota.model.run import Run
+
+LOG_TAIL = 20
+
+
+def show_run(control: Control, run: Run, now: datetime, where: Where) -> None:
+    attempts, lines = control.attempts(run.id), _log_tail(control, run)
+    if where.json:
+        return say_json({"run": run_record(run), "attempts": attempts, "logs": lines})
+    record = run_record(run)
+    say_fields(
+        {
+            "run": run.id,
+            "job": run.job,
+            "state": run.state,
+            "reason": run.reason,
+            "queue": run.queue,
+            "priority": run.priority or None,
+            "due": when(run.due_at, now),
+            "started": None if run.started_at is None else when(run.started_at, now),
+            "finished": None if run.finished_at is None else when(run.finished_at, now),
+            "took": None if run.finished_at is None else took(run.started_at, run.finished_at),
+            "attempt": f"{run.attempt} ({run.failures} of at most {run.max_attempts} failures)",
+            "lost": run.lost or None,
+            "redone": run.redo or None,
+            "occurrence": None if run.occurrence is None else plain(run.occurrence),
+            "stands for": f"{run.missed_count} occurrences" if run.missed_count > 1 else None,
+            "retry of": run.retry_of,
+            "overlap": run.overlap_key,
+            "concurrency": run.concurrency_key,
+            "asked by": run.created_by,
+            "worker": run.worker_id,
+            "arguments": shown(record["args"]),
+            "progress": shown(record["progress"]),
+            "result": shown(record["result"]),
+            "cancel": _asked(run.cancel_requested_at, now),
+            "pause": _asked(run.pause_requested_at, now),
+            "error": run.error,
+        }
+    )
+    _say_attempts(attempts, now)
+    if lines:
+        say_heading("Log" if len(lines) < LOG_TAIL else f"Log (last {LOG_TAIL} lines)")
+        for line in lines:
+            say(log_text(line))
+
+
+def log_text(line: dict[str, Any]) -> str:
+    """One log line as people read it."""
+    at = line["at"].astimezone().strftime("%H:%M:%S.%f")[:-3]
+    return f"{at} {line['level'].lower():<7} {line['text']}"
+
+
+def _say_attempts(attempts: list[dict[str, Any]], now: datetime) -> None:
+    if not attempts:
+        return
+    say_heading("Attempts")
+    say_table(
+        ("number", "outcome", f"started ({zone_name(now)})", "took", "worker", "error"),
+        (
+            (
+                one["number"],
+                one["outcome"],
+                when(one["started_at"], now),
+                took(one["started_at"], one["finished_at"]),
+                one["worker_id"],
+                error_line(one["error"]),
+            )
+            for one in attempts
+        ),
+    )
+
+
+def _log_tail(control: Control, run: Run) -> list[dict[str, Any]]:
+    """The last lines. Storage pages forward only, so the pages before are read and let go."""
+    tail: list[dict[str, Any]] = []
+    page = control.logs(run.id, limit=PAGE)
+    while page:
+        tail = (tail + page)[-LOG_TAIL:]
+        page = control.logs(run.id, after=page[-1]["id"], limit=PAGE) if len(page) == PAGE else []
+    return tail
+
+
+def _asked(moment: datetime | None, now: datetime) -> str | None:
+    return None if moment is None else f"asked for {when(moment, now)}"
+
+
+def shown(value: Any) -> str | None:
+    """A JSON value in one line; None where there is nothing to show."""
+    if value is None or value == {}:
+        return None
+    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)

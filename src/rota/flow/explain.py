@@ -1,0 +1,203 @@
+"""Explain a schedule: in words, when it comes next, and why it is not running now.
+
+Also answers "why did it not run at 02:00?" from the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.model.cron import Cron, parse_zone
+from rota.model.cron_fields import MACROS
+from rota.model.limits import PAGE
+from rota.model.run import Run, slot_keys
+from rota.model.schedule import WAITING_FOR_RUN, Schedule
+from rota.storage.protocol import Storage
+
+LIVE = timedelta(seconds=30)  # six heartbeats of a worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coming:
+    """An occurrence to come, in the schedule's own zone."""
+
+    at: datetime
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """`reasons` is empty when nothing keeps the schedule and its runs from going on."""
+
+    schedule: Schedule
+    words: str
+    coming: list[Coming]
+    reasons: list[str]
+
+
+def explain(storage: Storage, name: str, count: int) -> Explanation:
+    schedule, now = storage.schedule_named(name), storage.now()
+    return Explanation(
+        schedule=schedule,
+        words=in_words(schedule),
+        coming=list(coming(schedule, now, count)),
+        reasons=list(_reasons(storage, schedule, now)),
+    )
+
+
+def coming(schedule: Schedule, now: datetime, count: int) -> Iterator[Coming]:
+    """The next occurrences, beginning with the cursor."""
+    zone = parse_zone(schedule.timezone)
+    moment = schedule.next_fire_at
+    if schedule.delays and moment == WAITING_FOR_RUN:
+        return
+    for _ in range(count):
+        if moment is None:
+            return
+        note = None
+        if schedule.calendar.cron is not None:
+            note = schedule.calendar.cron.note(moment, zone, schedule.dst)
+        elif schedule.delays:
+            note = "counted from the end of each run"
+        yield Coming(at=moment.astimezone(zone), note=note)
+        if schedule.delays:
+            return
+        moment = replace(schedule, next_fire_at=moment).next_after(moment)
+
+
+def why(storage: Storage, name: str, at: datetime) -> str:
+    """What became of the occurrence at an instant, in a sentence."""
+    schedule = storage.schedule_named(name)
+    shown = at.astimezone(parse_zone(schedule.timezone)).isoformat()
+    row = storage.occurrence_at(schedule.id, at)
+    if row is not None:
+        return f"{shown}: {_told(row)}"
+    if schedule.next_fire_at is not None and at >= schedule.next_fire_at:
+        until = f"the cursor stands at {schedule.next_fire_at.isoformat()}"
+        return f"{shown}: still to come ({until})"
+    before = schedule.calendar.next_after(at - timedelta(microseconds=1), schedule.next_fire_at)
+    if before != at:
+        return f"{shown}: not an occurrence of {schedule.described()}"
+    return f"{shown}: not in the ledger; the schedule did not exist, or its timing was another"
+
+
+def in_words(schedule: Schedule) -> str:
+    """What the timing means in English."""
+    match schedule.kind:
+        case "cron":
+            cron = schedule.calendar.cron
+            assert cron is not None
+            return f"{cron_in_words(cron) or cron.text} ({schedule.timezone})"
+        case "every":
+            tail = " after the end of each run" if schedule.delays else ""
+            return f"Every {schedule.expr}{tail}"
+        case _:
+            return f"Once, at {schedule.expr}"
+
+
+def cron_in_words(cron: Cron) -> str | None:
+    """What an expression means, or None where no words are known."""
+    # Imported here: a worker never needs it.
+    from cron_descriptor import Options, get_description  # type: ignore[import-untyped]
+
+    options = Options()
+    options.use_24hour_time_format = True
+    options.locale_code = "en_US"
+    text = cron.text.strip()
+    try:
+        words = str(get_description(MACROS.get(text.lower(), text), options))
+    except Exception:  # a library of many small parsers: no words are better than no answer
+        return None
+    return None if "None" in words else words
+
+
+def _reasons(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[str]:
+    """What keeps it from running, from the schedule on down to the worker."""
+    if schedule.error is not None:
+        yield f"it is broken: {schedule.error}"
+    if not schedule.enabled:
+        yield "it is disabled in its definition (enabled = false)"
+    if schedule.paused:
+        since = schedule.paused_at.isoformat(timespec="seconds") if schedule.paused_at else "?"
+        reason = f": {schedule.paused_reason}" if schedule.paused_reason else ""
+        yield f"it was paused by {schedule.paused_by} at {since}{reason}"
+    if schedule.next_fire_at is None and schedule.error is None:
+        yield "it is finished: there is no further occurrence"
+    dispatch = storage.meta().get("dispatch", "on")
+    if dispatch != "on":
+        yield f"dispatch is off: {dispatch}"
+    yield from _line(storage, schedule)
+    yield from _workers(storage, schedule, now)
+
+
+def _line(storage: Storage, schedule: Schedule) -> Iterator[str]:
+    """Runs in the way of the next one."""
+    if schedule.slot is None:
+        return
+    (key,) = slot_keys(schedule.slot, None)
+    for owner in storage.slot_owners(key):
+        yield f"run {owner.id} of {owner.job!r} is {_state_in_words(owner)}" + _held_up(schedule)
+    waiting = storage.count_held(key)
+    if waiting:
+        full = schedule.queue_max is not None and waiting >= schedule.queue_max
+        tail = f"; the line is full (queue_max {schedule.queue_max})" if full else ""
+        yield f"{waiting} run(s) wait in line{tail}"
+
+
+def _state_in_words(run: Run) -> str:
+    match run.state:
+        case "running":
+            since = run.started_at.isoformat(timespec="seconds") if run.started_at else "?"
+            return f"running since {since} on {run.worker_id}"
+        case "waiting":
+            return f"between attempts until {run.due_at.isoformat(timespec='seconds')}"
+        case "queued":
+            return "queued for a worker"
+        case "held":
+            return f"held: it waits for {run.wanted_key}"
+        case _:
+            return run.state
+
+
+def _held_up(schedule: Schedule) -> str:
+    return {
+        "skip": "; until it ends, occurrences are skipped",
+        "wait": "; the next one waits for its end",
+        "queue": "; later ones queue behind it",
+    }.get(schedule.overlap, "")
+
+
+def _workers(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[str]:
+    jobs = storage.jobs_named([schedule.job])
+    if schedule.job not in jobs:
+        yield f"job {schedule.job!r} is not registered by any process"
+        return
+    job = jobs[schedule.job]
+    for queue in storage.list_queues(limit=PAGE):
+        if queue["name"] == job.queue and queue["paused"]:
+            reason = f": {queue['reason']}" if queue["reason"] else ""
+            yield f"queue {job.queue!r} is paused by {queue['paused_by']}{reason}"
+    live = [one for one in storage.list_workers(limit=PAGE) if now - one["seen_at"] <= LIVE]
+    if not live:
+        yield "no worker is alive; start one with `rota up`"
+    elif not any(schedule.job in one["jobs"] for one in live):
+        yield f"no live worker knows job {schedule.job!r}"
+    elif not any(schedule.job in one["jobs"] and _serves(one, job.queue) for one in live):
+        yield f"no live worker that knows job {schedule.job!r} serves queue {job.queue!r}"
+
+
+def _serves(worker: dict[str, Any], queue: str) -> bool:
+    return not worker["queues"] or queue in worker["queues"]
+
+
+def _told(row: dict[str, Any]) -> str:
+    reason = f" ({row['reason']})" if row["reason"] else ""
+    run = f", run {row['run_id']}" if row["run_id"] else ""
+    many = ""
+    if row["count"] is None or row["count"] > 1:
+        count = "very many" if row["count"] is None else row["count"]
+        many = f", one of {count} until {row['last_occurrence'].isoformat()}"
+    return f"{row['outcome']}{reason}{run}{many}"

@@ -1,0 +1,79 @@
+"""The installation guard: a copy of a store must not fire what the original fires.
+
+A PostgreSQL store remembers the server and the database it was made in, every store the `cluster`
+it was told. Where one of them differs, all schedules are paused with the reason until somebody
+confirms the move with `rota adopt`. A physical clone has the same server identifier and cannot be
+told apart; a restore into another server, or pg_upgrade, looks like a move, because it is one.
+"""
+
+from __future__ import annotations
+
+from rota.storage import rows
+from rota.storage.engine import Transaction
+from rota.storage.scripts.changes import SYSTEM, Actor, audit, record_change
+from rota.storage.scripts.schedules import ScheduleScript
+
+BATCH = 500
+MARK = "this store was moved or copied"
+
+
+class GuardScript(ScheduleScript):
+    def check_home(self, cluster: str | None) -> str | None:
+        """None if the store is where it belongs; else the reason, and its schedules are paused."""
+        here = self._here(cluster)
+        known = self.meta()
+        unset = {key: value for key, value in here.items() if key not in known}
+        moved = {key: value for key, value in here.items() if known.get(key, value) != value}
+        if moved:
+            told = ", ".join(f"{key} was {known[key]}, is {here[key]}" for key in sorted(moved))
+            reason = f"{MARK} ({told}); confirm with `rota adopt`"
+            while self.engine.write("check_home", lambda tx: self._pause_some(tx, reason)):
+                pass
+            return reason
+        if unset:
+            self.engine.write("check_home", lambda tx: _remember(tx, unset))
+        return None
+
+    def adopt(self, cluster: str | None, actor: Actor) -> int:
+        """This place is right from now on; resume what the guard paused. How many schedules."""
+        here = self._here(cluster)
+
+        def work(tx: Transaction) -> list[str]:
+            _remember(tx, here)
+            audit(tx, actor, "adopt", "installation", after=rows.to_json(here))
+            found = tx.all("paused_because", mark=f"{MARK}%", limit=BATCH)
+            return [row["name"] for row in found]
+
+        resumed = 0
+        while names := self.engine.write("adopt", work):
+            for name in names:
+                self.resume_schedule(name, "adopted", actor)
+            resumed += len(names)
+        return resumed
+
+    def _here(self, cluster: str | None) -> dict[str, str]:
+        here = dict(self.engine.home())
+        if cluster is not None:
+            here["cluster"] = cluster
+        return here
+
+    def _pause_some(self, tx: Transaction, reason: str) -> int:
+        found = tx.all("active_schedules", limit=BATCH)
+        for row in found:
+            schedule = rows.schedule(row)
+            changed = tx.one(
+                "pause_schedule", id=schedule.id, by=SYSTEM.by, reason=reason, state=reason
+            )
+            if changed is not None:
+                paused = rows.schedule(changed)
+                record_change(tx, paused, SYSTEM, "pause", reason, schedule, paused)
+        return len(found)
+
+    def meta(self) -> dict[str, str]:
+        """Schema version, installation id, home, dispatch switch."""
+        return {row["key"]: row["value"] for row in self.engine.read(lambda tx: tx.all("all_meta"))}
+
+
+def _remember(tx: Transaction, home: dict[str, str]) -> None:
+    for key, value in sorted(home.items()):
+        tx.all("set_meta", key=key, value=value)
