@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rota.version import VERSION as __version__
+from rota.version import VERSION
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -53,6 +53,8 @@ __all__ = [
     "WrongSchema",
     "__version__",
 ]
+
+__version__ = VERSION
 
 _HOMES = {
     "Rota": "rota.app",

@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -49,6 +50,9 @@ from rota.storage.store import open_store
 from rota.task import HeldLock, Task
 
 log = logging.getLogger("rota")
+
+# A terminal or a supervisor may deliver one request to stop twice.
+SAME_SIGNAL_SECONDS = 0.3
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -228,8 +232,12 @@ class Rota:
                     schema=self.settings.schema,
                     pool_size=min(20, 6 + self.settings.slots // 4),
                 )
-                store.migrate()
-                store.check_schema()
+                try:
+                    store.migrate()
+                    store.check_schema()
+                except BaseException:
+                    store.close()
+                    raise
                 self._storage = store
             return self._storage
 
@@ -379,9 +387,14 @@ class Rota:
             stopping.set()
 
         def ask(number: int, frame: object) -> None:
-            if stopping.is_set():
+            nonlocal asked_at
+            if not stopping.is_set():
+                asked_at = time.monotonic()
+                stopping.set()
+            elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
                 os._exit(130)
-            stopping.set()
+
+        asked_at = 0.0
 
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -53,7 +53,9 @@ class Task(Generic[P, R]):
             "delay": delay, "at": at, "key": key, "key_ttl": key_ttl, "priority": priority,
             "concurrency_key": concurrency_key, "concurrency_limit": concurrency_limit,
         }  # fmt: skip
-        self._refuse_ambiguous({**options, "connection": connection, "notify": None if notify else False})
+        self._refuse_ambiguous(
+            {**options, "connection": connection, "notify": None if notify else False}
+        )
         return self.app._enqueue(self.name, [args], options, connection, notify)[0]
 
     def _refuse_ambiguous(self, options: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import rota
@@ -23,6 +24,9 @@ def migrated_database(postgres_server: Server) -> Iterator[str]:
         store = open_store(url)
         store.migrate()
         store.close()
+        # It has no home: each copy takes the database it finds itself in for its own.
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("DELETE FROM rota_data.meta WHERE key IN ('server', 'database')")
         yield url
 
 

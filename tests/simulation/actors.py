@@ -23,6 +23,7 @@ from rota.model.outcome import Outcome
 from rota.model.run import Run
 from rota.model.transitions import TERMINAL
 from tests.simulation.clock import SECOND
+from tests.simulation.history import Violation
 from tests.simulation.invariants import HEARD, token
 from tests.simulation.world import Actor
 
@@ -255,6 +256,8 @@ class Process:
 
     def start(self, context: Context, done: Callable[[Outcome], None]) -> bool:
         self.world.recorder.handler_started(context.run_id, context.attempt, self)
+        if len(self.worker._executions) > self.slots:
+            raise Violation(f"{self.name} has {self.slots} slots and runs more")
         handler = Handler(self, context, done)
         self.handlers.append(handler)
         self.world.actors.append(handler)

@@ -6,10 +6,12 @@ from rota.model.transitions import PAUSED, TERMINAL
 from rota.storage.protocol import Actor as Who
 from tests.simulation.clock import SECOND
 from tests.simulation.history import Violation
+from tests.simulation.timetable import NEVER
 from tests.simulation.world import World
 
 WORLD = Who(by="world", via="simulation")
 ROUNDS = 400  # of all loops, until a healed world must have drained
+SWEEPS = 3  # rescues, of which one sweeps
 STILL_FIRING = 20  # ticks before the schedules are paused
 
 TOLD = ("seq", "job", "state", "due_at", "attempt", "wanted_key", "worker_id", "lease_until")
@@ -29,9 +31,8 @@ def drain(world: World) -> None:
         _round(world)
     else:
         raise Violation(f"it does not drain: {_left(world)}")
-    if world.recorder.slots:
-        raise Violation(f"all runs are over and slots are owned: {world.recorder.slots}")
-    _check_copy(world)
+    _check_end(world)
+    _check_delays(world)
 
 
 def _heal(world: World) -> None:
@@ -95,9 +96,27 @@ def _left(world: World) -> str:
     )
 
 
-def _check_copy(world: World) -> None:
-    """The recorder's copy is what the tables say: no change escaped the log."""
+def _check_end(world: World) -> None:
+    recorder = world.recorder
+    if recorder.slots:
+        raise Violation(f"all runs are over and slots are owned: {recorder.slots}")
+    ended = {run_id for run_id, _ in recorder.ends}
+    if lost := recorder.acknowledged - ended - recorder.removed:
+        raise Violation(f"runs were acknowledged and never came to an end: {sorted(lost)}")
+    # The recorder's copy is what the tables say: no change escaped the log.
     rows = world.engine.connection.execute("SELECT seq, state, attempt FROM _rota_runs")
     copy = [(run.seq, run.state, run.attempt) for run in world.recorder.runs.values()]
     if sorted(rows.fetchall()) != sorted(copy):
         raise Violation("the recorder lost track of the runs")
+
+
+def _check_delays(world: World) -> None:
+    """A schedule that counts from the end of its run goes on, whatever became of the run."""
+    for row in list(world.recorder.schedules.values()):
+        world.store.resume_schedule(row.name, None, WORLD)
+    sweeper = next(actor for actor in world.actors if actor.role == "rescue")
+    for _ in range(SWEEPS):
+        world.finish_step(sweeper)
+    for row in world.recorder.schedules.values():
+        if row.next_fire_at == NEVER and row.enabled:
+            raise Violation(f"{row.name} waits for a run that is over")

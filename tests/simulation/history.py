@@ -11,6 +11,16 @@ class Violation(BaseException):
     """A promise was broken. Not an Exception: no `except` on the way may hide it."""
 
 
+class Failed(Exception):
+    """A seed that broke a promise, with the end of its history."""
+
+    def __init__(self, seed: int, violation: Violation, history: History) -> None:
+        told = f"seed {seed}: {violation}"
+        how = f"replay it: python -m tests.simulation {seed}"
+        super().__init__(f"{told}\n\n{history.tail()}\n\n{told}\n{how}")
+        self.seed, self.violation = seed, violation
+
+
 class History:
     def __init__(self) -> None:
         self.lines: list[str] = []

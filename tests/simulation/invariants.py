@@ -58,11 +58,20 @@ def check_insert(rec: Recorder, commit: Commit, run: Any) -> None:
         raise Violation(f"run {run.seq} begins {run.state}, not {expected}")
     if (run.attempt, run.failures, run.lost, run.redo) != (0, 0, 0, 0):
         raise Violation(f"run {run.seq} does not begin at zero: {run}")
-    if run.occurrence is not None:
+    if run.retry_of is not None:
+        _check_retry(rec, commit, run)
+    elif run.occurrence is not None:
         if (run.schedule_id, run.occurrence) in rec.occurrences:
             raise Violation(f"a second run for {run.occurrence} of schedule {run.schedule_id}")
         rec.occurrences.add((run.schedule_id, run.occurrence))
         commit.fired.append(run)
+
+
+def _check_retry(rec: Recorder, commit: Commit, run: Any) -> None:
+    """on_error = retry: one more run of the same occurrence, in the commit of the death."""
+    died = [end for end in commit.ended if end.id == run.retry_of and end.state == DEAD]
+    if not died or (run.schedule_id, run.occurrence) != (died[0].schedule_id, died[0].occurrence):
+        raise Violation(f"run {run.seq} retries {run.retry_of}, which did not die just now")
 
 
 def check_update(rec: Recorder, commit: Commit, old: Any, new: Any) -> None:
@@ -88,7 +97,8 @@ def check_update(rec: Recorder, commit: Commit, old: Any, new: Any) -> None:
     counts = (0, 0) if redone else (old.failures, old.lost)
     if (new.failures, new.lost) != counts and before != RUNNING:
         raise Violation(f"run {new.seq}: failures, lost {counts} -> {new.failures, new.lost}")
-    if new.missed_count != old.missed_count and (commit.verb, before) != ("fire", HELD):
+    merging = commit.verb in ("fire", "resume_schedule") and before == HELD
+    if new.missed_count != old.missed_count and not merging:
         raise Violation(f"run {new.seq}: {commit.verb} changed missed_count while {before}")
     if moved and after in TERMINAL:
         _check_end(rec, commit, new)

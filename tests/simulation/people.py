@@ -100,7 +100,9 @@ class Operator:
             acts += [
                 lambda: control.pause(self._schedule()),
                 lambda: control.resume(self._schedule()),
-                lambda: control.resume(self._schedule()),
+                lambda: control.resume(
+                    self._schedule(), catch_up=self.world.rng.choice((None, "one", "all"))
+                ),
                 lambda: control.trigger(self._schedule(), force=self.world.rng.random() < 0.3),
                 self._edit,
                 self._switch,

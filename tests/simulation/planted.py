@@ -112,8 +112,8 @@ def edit_that_unpauses(world: World) -> Iterator[None]:
 @plant
 def prune_that_empties_the_ledger(world: World) -> Iterator[None]:
     """Also what the cursor has not passed: after an edit that leads back it fires again."""
-    reword(world, "old_occurrences", "o.recorded_at < :now", ":now + 1 > :now")
-    reword(world, "old_occurrences", "o.last_occurrence < s.next_fire_at", "true")
+    reword(world, "foldable_occurrences", "o.recorded_at < :now", ":now + 1 > :now")
+    reword(world, "foldable_occurrences", "o.last_occurrence < coalesce", "true OR 1 < coalesce")
     yield
 
 

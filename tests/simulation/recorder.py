@@ -48,6 +48,7 @@ class Commit:
     attempts: dict[tuple[int, int], str] = field(default_factory=dict)
     tried: list[Any] = field(default_factory=list)  # runs whose attempt ended
     ledger: list[Any] = field(default_factory=list)
+    folded: list[Any] = field(default_factory=list)  # (old, new) rows of the ledger
     schedules: dict[int, Any] = field(default_factory=dict)  # id -> as it was before
     deleted: set[str] = field(default_factory=set)  # run ids
     key_owners: list[Any] = field(default_factory=list)  # of each run that was asked for
@@ -82,7 +83,8 @@ class Recorder:
         self.ends: dict[tuple[str, int], tuple[int, str]] = {}
         self.told: set[tuple[str, int]] = set()
         self.started: dict[tuple[str, int], Process] = {}
-        self.acknowledged: set[str] = set()
+        self.acknowledged: set[str] = set()  # run ids that somebody was told
+        self.removed: set[str] = set()  # run ids that an operator deleted
 
     # Commits
 
@@ -147,6 +149,8 @@ class Recorder:
         if gone:
             invariants.check_delete(self, commit, old)
             commit.deleted.add(row.id)
+            if commit.verb == "delete_run":
+                self.removed.add(row.id)
             self.world.note(commit.actor, f"run {row.seq} {old.state} deleted by {commit.verb}")
             del self.runs[row.seq], self.run_by_id[row.id]
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,12 +30,13 @@ TRACKED = {
         "seq", "id", "job", "queue", "priority", "state", "due_at", "finished_at", "attempt",
         "failures", "lost", "redo", "max_attempts", "overlap_key", "concurrency_key",
         "concurrency_limit", "wanted_key", "schedule_id", "occurrence", "missed_count",
-        "worker_id", "lease_until", "error", "result", "cancel_requested_at",
+        "retry_of", "worker_id", "lease_until", "error", "result", "cancel_requested_at",
         "pause_requested_at",
     ),
     "_rota_schedules": (
-        "id", "name", "kind", "expr", "timezone", "dst", "anchor", "next_fire_at", "enabled",
-        "paused", "first_run", "starts_at", "ends_at", "error",
+        "id", "name", "kind", "expr", "timezone", "dst", "anchor", "next_fire_at", "last_fired_at",
+        "enabled",
+        "paused", "on_error", "pause_after", "first_run", "starts_at", "ends_at", "error",
     ),
     "_rota_occurrences": (
         "schedule_id", "occurrence", "last_occurrence", "count", "outcome", "run_id",
@@ -152,16 +153,15 @@ class Asked:
 
     verb: str
     args: tuple[Any, ...] = ()
-    options: dict[str, Any] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
-        assert self.options is not None
         return self.options[name]
 
 
 WATCHED = (
     "due_schedules", "park_schedules", "fire", "enqueue", "promote", "admit", "claim",
-    "let_go_unknown", "renew", "settle", "sweep", "prune_runs", "prune_occurrences",
+    "let_go_unknown", "renew", "settle", "sweep", "prune_runs", "fold_ledger",
     "put_jobs", "put_schedule", "pause_schedule", "resume_schedule", "drop_schedule",
     "cancel_run", "redo_run", "pause_run", "resume_run", "delete_run", "pause_queue",
     "resume_queue", "set_dispatch", "ensure_queues",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rota.model.duration import EPOCH, micros
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Calendar, Schedule
+from rota.model.transitions import TERMINAL
 from tests.simulation.clock import SECOND
 from tests.simulation.history import Violation
 
@@ -30,21 +31,38 @@ def check_ledger_row(rec: Recorder, commit: Commit, row: Any, how: str) -> None:
         case "insert":
             if row.run_id is not None:
                 rec.stands_for[row.run_id] += row.count or 0
-        case "update":
-            raise Violation(f"the ledger was rewritten: {row}")
-        case "delete":
-            _check_pruned(rec, commit, row)
+        case _:
+            _check_folded(rec, commit, rec.ledger[row.schedule_id, row.occurrence])
+            gone = how == "delete"
+            commit.folded.append(
+                (rec.ledger[row.schedule_id, row.occurrence], None if gone else row)
+            )
 
 
-def _check_pruned(rec: Recorder, commit: Commit, row: Any) -> None:
-    if commit.verb != "prune_occurrences":
-        raise Violation(f"{commit.verb} removed {row} from the ledger")
+def _check_folded(rec: Recorder, commit: Commit, row: Any) -> None:
+    if commit.verb != "fold_ledger":
+        raise Violation(f"{commit.verb} changed {row} in the ledger")
     if row.recorded_at >= commit.now - round(commit.asked["age_seconds"] * SECOND):
-        raise Violation(f"{row} was removed from the ledger too young")
+        raise Violation(f"{row} was folded too young")
     schedule = rec.schedules.get(row.schedule_id)
     cursor = schedule.next_fire_at if schedule is not None else None
     if cursor is not None and row.last_occurrence >= cursor:
-        raise Violation(f"{row} was removed from the ledger past the cursor {cursor}")
+        raise Violation(f"{row} was folded past the cursor {cursor}")
+
+
+def _check_fold(commit: Commit) -> None:
+    """Folding keeps how many occurrences had which outcome, and between which instants."""
+    before = [old for old, _ in commit.folded]
+    after = [new for _, new in commit.folded if new is not None]
+    for rows in (before, after):
+        if not rows:
+            raise Violation(f"folding removed {before}")
+    for outcome in {row.outcome for row in before}:
+        old, new = ([row for row in rows if row.outcome == outcome] for rows in (before, after))
+        if sum(row.count or 0 for row in old) != sum(row.count or 0 for row in new):
+            raise Violation(f"folding made {new} of {old}")
+    if max(row.last_occurrence for row in before) != max(row.last_occurrence for row in after):
+        raise Violation(f"folding made {after} of {before}")
 
 
 def check_reading(actor: Actor) -> None:
@@ -69,6 +87,8 @@ def check_commit(rec: Recorder, commit: Commit) -> None:
             _check_once(rec, row)
     if commit.fired or commit.ledger:
         _check_fired(rec, commit)
+    if commit.folded:
+        _check_fold(commit)
 
 
 def _check_once(rec: Recorder, row: Any) -> None:
@@ -85,8 +105,8 @@ def _check_schedule(
         if rows or commit.verb not in ("put_schedule", "drop_schedule"):
             raise Violation(f"{commit.verb} made or removed the schedule of {rows}")
         return
-    if before.paused != after.paused and commit.verb not in ("pause_schedule", "resume_schedule"):
-        raise Violation(f"{commit.verb} changed the pause of {after.name}")
+    if before.paused != after.paused:
+        _check_pause(commit, before, after)
     match commit.verb:
         case "fire":
             _check_fire(rec, commit, before, after, rows)
@@ -95,12 +115,23 @@ def _check_schedule(
         case "put_schedule":
             _check_edit(rec, commit, before, after, rows)
         case "settle" | "sweep":
-            _check_restart(commit, before, after)
+            _check_restart(rec, commit, before, after)
         case "pause_schedule":
             if after.next_fire_at != before.next_fire_at or rows:
                 raise Violation(f"a pause moved the cursor of {after.name}")
         case _:
             raise Violation(f"{commit.verb} changed schedule {after.name}: {before} -> {after}")
+
+
+def _check_pause(commit: Commit, before: Any, after: Any) -> None:
+    by_death = before.on_error == "pause" or before.pause_after is not None
+    legal = {
+        "pause_schedule": after.paused,
+        "resume_schedule": before.paused,
+        "settle": after.paused and by_death,
+    }
+    if not legal.get(commit.verb):
+        raise Violation(f"{commit.verb} changed the pause of {after.name}")
 
 
 def _check_fire(rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
@@ -129,7 +160,8 @@ def _check_resume(commit: Commit, before: Any, after: Any, rows: list[Any]) -> N
         return
     if following is not None and following <= commit.now:
         raise Violation(f"{name}: resume left the cursor at {following}, in the past")
-    if any(row.outcome != "missed" for row in rows):
+    replayed = commit.asked.options.get("catch_up") is not None
+    if any(row.outcome != "missed" for row in rows) and not replayed:
         raise Violation(f"{name}: resume recorded {rows}")
     _check_tiles(name, rows, list(_passed(before, following)))
 
@@ -152,7 +184,7 @@ def _check_edit(rec: Recorder, commit: Commit, before: Any, after: Any, rows: li
         raise Violation(f"{name}: an edit moved the cursor {cursor} -> {following}")
 
 
-def _check_restart(commit: Commit, before: Any, after: Any) -> None:
+def _check_restart(rec: Recorder, commit: Commit, before: Any, after: Any) -> None:
     if before.next_fire_at == after.next_fire_at:
         return
     interval = _calendar(after.kind, after.expr, after.timezone, after.dst).interval
@@ -160,6 +192,11 @@ def _check_restart(commit: Commit, before: Any, after: Any) -> None:
         raise Violation(f"{commit.verb} moved the cursor of {after.name}")
     if after.next_fire_at != commit.now + interval // timedelta(microseconds=1):
         raise Violation(f"{after.name} does not restart one interval from now")
+    last = (after.id, after.last_fired_at, None)
+    for run in rec.runs.values():
+        mine = (run.schedule_id, run.occurrence, run.retry_of) == last
+        if mine and run.state not in TERMINAL:
+            raise Violation(f"{after.name} counts from the end of its run, and {run.seq} goes on")
 
 
 def _check_tiles(name: str, rows: list[Any], passed: list[int]) -> None:

@@ -118,8 +118,8 @@ def test_resume_makes_up_for_what_was_missed_only_if_asked(cli: Cli, store: Cont
     for name, flags in (("forgets", []), ("catches", ["--catch-up", "one"])):
         cli("schedule", name, *past)
         cli("pause", name)
-        due = cli("resume", name, *flags, "--json").json["next_fire_at"] <= "2026-01-01T01"
-        assert due == bool(flags)
+        assert cli("resume", name, *flags).code == 0
+        assert bool(cli("runs", "--schedule", name, "--json").json) == bool(flags)
     assert cli("resume", "nightly", "--catch-up", "some").code == 2
     run = cli("enqueue", "broken", "--json").json["id"]
     for args in (["--dispatch"], [run]):
@@ -195,7 +195,7 @@ def test_prune_uses_the_retention_of_the_settings(cli: Cli, ended: dict[str, str
     cli("prune")
     assert len(cli("runs", "--json").json) == 3
     Path("keep.toml").write_text('keep_last = 0\n[retention]\nsucceeded = "0s"\n')
-    assert cli("prune", "--config", "keep.toml", "--json").json == {"batches": 0}
+    assert cli("prune", "--config", "keep.toml", "--json").json == {"deleted": 2}
     assert [run["state"] for run in cli("runs", "--json").json] == ["dead"]
 
 

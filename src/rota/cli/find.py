@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 
 from rota.errors import Invalid, Unknown
-from rota.flow.control import Control
-from rota.model.limits import PAGE
+from rota.flow.control import SHORTEST_ID, Control
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 
-PREFIX_LENGTH = 6
 ID_LENGTH = 36
-# Without an index over the beginnings of ids, only the latest runs are looked at.
-PAGES = 10
 
 _ID = re.compile(r"[0-9a-f-]+")
 
@@ -23,26 +19,26 @@ def find_run(control: Control, text: str) -> Run:
     run = run_or_none(control, text)
     if run is not None:
         return run
-    if len(text) < PREFIX_LENGTH:
-        raise Unknown(f"run {text!r} does not exist; give {PREFIX_LENGTH} characters or more")
+    if len(text) < SHORTEST_ID:
+        raise Unknown(f"run {text!r} does not exist; give {SHORTEST_ID} characters or more")
     raise Unknown(f"run {text!r} does not exist; `rota runs` lists them")
 
 
 def run_or_none(control: Control, text: str) -> Run | None:
     """None where no run is meant; Invalid where several could be."""
     wanted = text.lower()
-    if not _ID.fullmatch(wanted) or not PREFIX_LENGTH <= len(wanted) <= ID_LENGTH:
+    if not _ID.fullmatch(wanted) or not SHORTEST_ID <= len(wanted) <= ID_LENGTH:
         return None
     if len(wanted) == ID_LENGTH:
         try:
             return control.run(wanted)
         except Unknown:
             return None
-    found = _beginning(control, wanted)
+    found = control.runs_beginning(wanted)
     if len(found) > 1:
         raise Invalid(
-            f"run {text!r} could be several: {', '.join(run.id for run in found[:3])}"
-            f"{' and more' if len(found) > 3 else ''}; give more characters"
+            f"run {text!r} could be several: {', '.join(run.id for run in found)} …; "
+            "give more characters"
         )
     return found[0] if found else None
 
@@ -52,15 +48,3 @@ def schedule_or_none(control: Control, name: str) -> Schedule | None:
         return control.schedule(name)
     except Unknown:
         return None
-
-
-def _beginning(control: Control, prefix: str) -> list[Run]:
-    found: list[Run] = []
-    before: int | None = None
-    for _ in range(PAGES):
-        page = control.runs(before=before, limit=PAGE)
-        found += [run for run in page if run.id.startswith(prefix)]
-        if len(page) < PAGE:
-            break
-        before = page[-1].seq
-    return found

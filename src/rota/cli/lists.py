@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rota.cli.find import schedule_or_none
 from rota.cli.options import HERE, Where
 from rota.cli.output import error_line, note, say_json, say_table
-from rota.cli.records import run_record, schedule_record, status
+from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
 from rota.cli.times import relative, spent, took, when, zone_name
 from rota.errors import Unknown
@@ -241,8 +241,8 @@ def say_schedules(found: list[Schedule], now: datetime, *, empty: str = "") -> N
                 one.name,
                 one.job,
                 one.described(),
-                status(one),
-                when(one.next_fire_at, now) if status(one) == "ACTIVE" else None,
+                one.status,
+                when(one.next_fire_at, now) if one.status == "ACTIVE" else None,
                 None if one.last_fired_at is None else relative(one.last_fired_at, now),
                 error_line(one.error or one.paused_reason),
             )

@@ -48,6 +48,11 @@ START = (
         "A running `rota up` does this every minute.",
     ),
     Command(
+        "adopt", "upkeep:adopt", "Confirm that the store was moved here on purpose.",
+        ("rota adopt",),
+        "A store that finds itself in another server pauses its schedules until then.",
+    ),
+    Command(
         "next", "next:coming", "Say what a cron expression means, and when it occurs.",
         ("rota next '30 2 * * *' --tz Europe/Berlin --after 2026-03-28T00:00:00Z",),
     ),
@@ -66,6 +71,10 @@ LOOK = (
         "show", "show:show", "Show a run, a schedule or a job.",
         ("rota show rollup", "rota show 01997f3a-2c"),
         "A schedule and a job of one name are shown together.",
+    ),
+    Command(
+        "explain", "explain:explain", "Say when a schedule runs next, and why not now.",
+        ("rota explain nightly", "rota explain nightly --at 2026-03-29T02:00:00+01:00"),
     ),
     Command(
         "logs", "logs:logs", "Print the log lines of a run.", ("rota logs 01997f3a-2c -f",),

@@ -14,8 +14,8 @@ from rota.cli.options import SHOW, Show
 from rota.cli.output import say, say_json, say_table
 from rota.cli.times import relative, wall_clock
 from rota.errors import Invalid
+from rota.flow.words import cron_in_words
 from rota.model.cron import Cron, parse_zone
-from rota.model.cron_fields import MACROS
 from rota.model.duration import parse_instant
 from rota.model.limits import check_whole
 
@@ -66,22 +66,6 @@ def coming(
     _say_times(cron, zone, dst, times)
 
 
-def in_words(cron: Cron) -> str | None:
-    """What it means in English, or None where no words are known."""
-    from cron_descriptor import Options, get_description  # type: ignore[import-untyped]
-
-    options = Options()
-    options.use_24hour_time_format = True
-    options.locale_code = "en_US"
-    text = cron.text.strip()
-    try:
-        words = str(get_description(MACROS.get(text.lower(), text), options))
-    except Exception:  # a library of many small parsers: no words are better than no answer
-        return None
-    # It joins the two day fields by `or`; where one begins with a star, both must match.
-    return words.replace(", or ", ", and ") if cron.both_days else words
-
-
 def _times(cron: Cron, zone: ZoneInfo, dst: str, begin: datetime, count: int) -> list[datetime]:
     times: list[datetime] = []
     moment = cron.next_after(begin, zone, dst)
@@ -92,7 +76,7 @@ def _times(cron: Cron, zone: ZoneInfo, dst: str, begin: datetime, count: int) ->
 
 
 def _say_times(cron: Cron, zone: ZoneInfo, dst: str, times: list[datetime]) -> None:
-    words, now = in_words(cron), wall_clock()
+    words, now = cron_in_words(cron), wall_clock()
     say(f"{words} ({zone.key})" if words else f"{cron.text} ({zone.key})")
     say()
     notes = [cron.note(moment, zone, dst) for moment in times]

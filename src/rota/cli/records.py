@@ -34,7 +34,7 @@ def schedule_record(schedule: Schedule) -> dict[str, Any]:
     return {
         "id": schedule.id,
         **redact(schedule.definition()),
-        "status": status(schedule),
+        "status": schedule.status,
         "next_fire_at": None if waits else schedule.next_fire_at,
         "waits_for_run": waits,
         "last_fired_at": schedule.last_fired_at,
@@ -70,17 +70,6 @@ def job_record(job: Job) -> dict[str, Any]:
 def change_record(row: dict[str, Any]) -> dict[str, Any]:
     """One change of a schedule, with its definitions before and after."""
     return {**row, "before": _decoded(row["before"]), "after": _decoded(row["after"])}
-
-
-def status(schedule: Schedule) -> str:
-    """One word for whether it fires."""
-    if schedule.error is not None:
-        return "BROKEN"
-    if not schedule.enabled:
-        return "DISABLED"
-    if schedule.paused:
-        return "PAUSED"
-    return "FINISHED" if schedule.next_fire_at is None else "ACTIVE"
 
 
 def _decoded(text: Any) -> Any:

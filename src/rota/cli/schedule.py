@@ -11,7 +11,7 @@ from rota.cli.arguments import read_arguments
 from rota.cli.find import schedule_or_none
 from rota.cli.options import HERE, Where
 from rota.cli.output import say, say_json
-from rota.cli.records import schedule_record, status
+from rota.cli.records import schedule_record
 from rota.cli.store import operating, settings_of
 from rota.cli.times import when
 from rota.errors import Invalid
@@ -151,8 +151,8 @@ def schedule(
         return say_json(schedule_record(saved))
     same = before is not None and before.definition() == saved.definition()
     done = "created" if before is None else "unchanged" if same else "changed"
-    active = status(saved) == "ACTIVE"
-    fires = f"next {when(saved.next_fire_at, now)}" if active else status(saved).lower()
+    active = saved.status == "ACTIVE"
+    fires = f"next {when(saved.next_fire_at, now)}" if active else saved.status.lower()
     say(f"schedule {name} is {done}: {saved.described()}, {fires}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -17,7 +16,6 @@ from rota.cli.records import (
     job_record,
     run_record,
     schedule_record,
-    status,
 )
 from rota.cli.show_run import show_run, shown
 from rota.cli.store import reading
@@ -56,23 +54,6 @@ def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) 
         _show_named(control, schedule, job, now, where)
 
 
-def coming(schedule: Schedule, now: datetime, count: int) -> list[dict[str, Any]]:
-    """The next times at which it fires, as far as they are known, and what clock changes do.
-
-    The first may be past: then it is due, and waits for a scheduler.
-    """
-    if status(schedule) != "ACTIVE" or schedule.delays:
-        return []
-    calendar, cursor = schedule.calendar, schedule.next_fire_at
-    times: list[dict[str, Any]] = []
-    while cursor is not None and len(times) < count:
-        cron = calendar.cron
-        told = None if cron is None else cron.note(cursor, calendar.zone, calendar.dst)
-        times.append({"at": cursor, "note": told})
-        cursor = replace(schedule, next_fire_at=cursor).next_after(max(cursor, now))
-    return times
-
-
 def _show_named(
     control: Control,
     schedule: Schedule | None,
@@ -83,7 +64,9 @@ def _show_named(
     answer: dict[str, Any] = {}
     if schedule is not None:
         answer["schedule"] = schedule_record(schedule)
-        answer["next"] = coming(schedule, now, NEXT_TIMES)
+        explanation = control.explain(schedule.name, count=NEXT_TIMES)
+        answer["next"] = [{"at": one.at, "note": one.note} for one in explanation.coming]
+        answer["reasons"] = explanation.reasons
         answer["occurrences"] = control.occurrences(schedule.name, limit=LAST_ROWS)
         answer["changes"] = [
             change_record(row) for row in control.changes(schedule.name, limit=LAST_ROWS)
@@ -135,13 +118,16 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
         }
     )
     say_heading(f"Next times ({zone_name(now)})")
-    if schedule.delays and record["status"] == "ACTIVE":
-        say(f"  {when(schedule.next_fire_at, now)}, then {schedule.expr} after each run's end")
     for time in answer["next"]:
-        told = time["note"] or ("due: no scheduler has seen it yet" if time["at"] < now else None)
-        say(f"  {when(time['at'], now)}" + (f"  {told}" if told else ""))
-    if not answer["next"] and not schedule.delays:
-        say(f"  none: the schedule is {record['status'].lower()}")
+        say(f"  {when(time['at'], now)}" + (f"  {time['note']}" if time["note"] else ""))
+    if not answer["next"]:
+        waits = record["status"] == "ACTIVE"
+        told = "known when its run ends" if waits else f"the schedule is {record['status'].lower()}"
+        say(f"  none: {told}")
+    if answer["reasons"]:
+        say_heading("Why it is not running now")
+        for reason in answer["reasons"]:
+            say(f"  {reason}")
     _say_past(answer, now)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from rota.app import Rota
 from rota.cli.output import clean, paint, say_painted
-from rota.cli.records import status
 from rota.cli.times import when
 from rota.config import Settings
 from rota.model.duration import format_duration
@@ -70,7 +69,7 @@ def _schedules(app: Rota, schedules: Sequence[Schedule]) -> list[str]:
     what_width = max((len(one.described()) for one in shown), default=0)
     lines = [
         f"{one.name:<{name_width}}  {one.described():<{what_width}}  "
-        + (when(one.next_fire_at, now) if status(one) == "ACTIVE" else status(one))
+        + (when(one.next_fire_at, now) if one.status == "ACTIVE" else one.status)
         for one in shown
     ]
     if len(schedules) > SCHEDULES:

@@ -1,4 +1,4 @@
-"""Care of the store: `migrate` and `prune`."""
+"""Care of the store: `migrate`, `prune` and `adopt`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,22 @@ def migrate(*, plan: bool = False, where: Where = HERE) -> None:
 def prune(*, where: Where = HERE) -> None:
     """Delete what retention no longer keeps. A running scheduler does this every minute."""
     with operating(where) as control:
-        batches = control.prune()
+        deleted = control.prune()
     if where.json:
-        say_json({"batches": batches})
+        say_json({"deleted": deleted})
     else:
-        say("pruned: what retention no longer keeps is deleted")
+        say(f"{deleted} runs deleted that retention no longer keeps")
+
+
+def adopt(*, where: Where = HERE) -> None:
+    """Confirm that this store was moved here on purpose, and resume its schedules."""
+    settings = settings_of(where)
+    with operating(where) as control:
+        resumed = control.adopt(settings.cluster)
+    if where.json:
+        say_json({"resumed": resumed})
+    else:
+        say(f"adopted: this is where the store belongs now; {resumed} schedules resumed")
 
 
 def _say_plan(pending: list[tuple[str, str]], place: str, where: Where) -> None:

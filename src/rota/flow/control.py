@@ -20,10 +20,12 @@ from rota.model.duration import parse_instant
 from rota.model.limits import PAGE, REASON_LENGTH, check_name, check_whole, clip
 from rota.model.policies import CATCH_UP, choose
 from rota.model.redact import redact_args, redact_columns, redact_text
-from rota.model.run import Enqueued, Run
+from rota.model.run import Enqueued, Run, begins_run_id
 from rota.model.schedule import Schedule
 from rota.model.transitions import STATES, sources
 from rota.storage.protocol import Actor, Storage
+
+SHORTEST_ID = 6
 
 
 class Control:
@@ -104,6 +106,13 @@ class Control:
 
     def run(self, run_id: str) -> Run:
         return redact_args(self.storage.run(run_id))
+
+    def runs_beginning(self, prefix: str) -> list[Run]:
+        """Runs whose id begins like this, SHORTEST_ID characters or more; at most three."""
+        text = prefix.lower()
+        if len(text) < SHORTEST_ID or not begins_run_id(text):
+            return []
+        return [self.run(run_id) for run_id in self.storage.run_ids(text, limit=3)]
 
     def attempts(self, run_id: str) -> list[dict[str, Any]]:
         """Every attempt that ended, also the only one of a run that succeeded at once."""
@@ -186,18 +195,24 @@ class Control:
         enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
         return enqueue.one(find_job(self.storage, job), args, options)
 
-    def trigger(self, name: str, *, force: bool = False) -> Enqueued:
-        """Run a job or a schedule now; the cursor stays. Takes the overlap slot unless forced."""
+    def trigger(
+        self, name: str, args: Mapping[str, Any] | None = None, *, force: bool = False
+    ) -> Enqueued:
+        """Run a job or a schedule now; the cursor stays. Takes the overlap slot unless forced.
+
+        `args` add to the schedule's own, or are the job's.
+        """
         enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
         try:
             schedule = self.storage.schedule_named(name)
         except Unknown:
             job = find_job(self.storage, name)
             overlap_key = None if force or job.source == "api" else job.overlap_key
-            return enqueue.triggered(job, {}, overlap_key=overlap_key)
+            return enqueue.triggered(job, args or {}, overlap_key=overlap_key)
         job = find_job(self.storage, schedule.job)
         overlap_key = None if force else schedule.slot
-        return enqueue.triggered(job, schedule.args, overlap_key=overlap_key, schedule=schedule)
+        told = {**schedule.args, **(args or {})}
+        return enqueue.triggered(job, told, overlap_key=overlap_key, schedule=schedule)
 
     def cancel(self, run_id: str, reason: str | None = None) -> Run:
         """End a run that has not started; ask its worker to end one that runs."""
@@ -325,11 +340,8 @@ class Control:
         return resumed
 
     def prune(self) -> int:
-        """Delete what retention no longer keeps, now; the number of batches it took."""
-        prune, batches = Prune(self.storage, retention=self.retention), 0
-        while prune.step() == 0.0:
-            batches += 1
-        return batches
+        """Delete what retention no longer keeps, now; how many runs."""
+        return Prune(self.storage, retention=self.retention).prune_all()
 
 
 def _page(limit: int) -> int:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.model.cron import Cron, parse_zone
-from rota.model.cron_fields import MACROS
+from rota.flow.words import cron_in_words
+from rota.model.cron import parse_zone
 from rota.model.limits import PAGE
 from rota.model.run import Run, slot_keys
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
@@ -49,23 +49,29 @@ def explain(storage: Storage, name: str, count: int) -> Explanation:
 
 
 def coming(schedule: Schedule, now: datetime, count: int) -> Iterator[Coming]:
-    """The next occurrences, beginning with the cursor."""
-    zone = parse_zone(schedule.timezone)
-    moment = schedule.next_fire_at
-    if schedule.delays and moment == WAITING_FOR_RUN:
+    """The next times at which it fires, as far as they are known.
+
+    The first may be past: then it is due, and waits for a scheduler.
+    """
+    if schedule.status != "ACTIVE" or schedule.next_fire_at == WAITING_FOR_RUN:
         return
+    zone, cron, moment = (
+        parse_zone(schedule.timezone),
+        schedule.calendar.cron,
+        schedule.next_fire_at,
+    )
     for _ in range(count):
         if moment is None:
             return
-        note = None
-        if schedule.calendar.cron is not None:
-            note = schedule.calendar.cron.note(moment, zone, schedule.dst)
+        note = None if cron is None else cron.note(moment, zone, schedule.dst)
+        if moment < now:
+            note = "due: no scheduler has seen it yet"
         elif schedule.delays:
-            note = "counted from the end of each run"
+            note = f"then {schedule.expr} after each run's end"
         yield Coming(at=moment.astimezone(zone), note=note)
         if schedule.delays:
             return
-        moment = replace(schedule, next_fire_at=moment).next_after(moment)
+        moment = replace(schedule, next_fire_at=moment).next_after(max(moment, now))
 
 
 def why(storage: Storage, name: str, at: datetime) -> str:
@@ -75,12 +81,14 @@ def why(storage: Storage, name: str, at: datetime) -> str:
     row = storage.occurrence_at(schedule.id, at)
     if row is not None:
         return f"{shown}: {_told(row)}"
-    if schedule.next_fire_at is not None and at >= schedule.next_fire_at:
-        until = f"the cursor stands at {schedule.next_fire_at.isoformat()}"
-        return f"{shown}: still to come ({until})"
-    before = schedule.calendar.next_after(at - timedelta(microseconds=1), schedule.next_fire_at)
-    if before != at:
+    cursor, now = schedule.next_fire_at, storage.now()
+    if schedule.calendar.next_after(at - timedelta(microseconds=1), cursor) != at:
         return f"{shown}: not an occurrence of {schedule.described()}"
+    if cursor is not None and at >= cursor and at > now:
+        return f"{shown}: still to come"
+    if cursor is not None and at >= cursor:
+        reasons = "; ".join(_standstill(schedule)) or "no scheduler has seen it yet"
+        return f"{shown}: did not run: {reasons}"
     return f"{shown}: not in the ledger; the schedule did not exist, or its timing was another"
 
 
@@ -98,24 +106,18 @@ def in_words(schedule: Schedule) -> str:
             return f"Once, at {schedule.expr}"
 
 
-def cron_in_words(cron: Cron) -> str | None:
-    """What an expression means, or None where no words are known."""
-    # Imported here: a worker never needs it.
-    from cron_descriptor import Options, get_description  # type: ignore[import-untyped]
-
-    options = Options()
-    options.use_24hour_time_format = True
-    options.locale_code = "en_US"
-    text = cron.text.strip()
-    try:
-        words = str(get_description(MACROS.get(text.lower(), text), options))
-    except Exception:  # a library of many small parsers: no words are better than no answer
-        return None
-    return None if "None" in words else words
-
-
 def _reasons(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[str]:
     """What keeps it from running, from the schedule on down to the worker."""
+    yield from _standstill(schedule)
+    dispatch = storage.meta().get("dispatch", "on")
+    if dispatch != "on":
+        yield f"dispatch is off: {dispatch}"
+    yield from _line(storage, schedule)
+    yield from _workers(storage, schedule, now)
+
+
+def _standstill(schedule: Schedule) -> Iterator[str]:
+    """Why the schedule itself makes no runs."""
     if schedule.error is not None:
         yield f"it is broken: {schedule.error}"
     if not schedule.enabled:
@@ -126,11 +128,6 @@ def _reasons(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[st
         yield f"it was paused by {schedule.paused_by} at {since}{reason}"
     if schedule.next_fire_at is None and schedule.error is None:
         yield "it is finished: there is no further occurrence"
-    dispatch = storage.meta().get("dispatch", "on")
-    if dispatch != "on":
-        yield f"dispatch is off: {dispatch}"
-    yield from _line(storage, schedule)
-    yield from _workers(storage, schedule, now)
 
 
 def _line(storage: Storage, schedule: Schedule) -> Iterator[str]:

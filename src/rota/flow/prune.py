@@ -42,21 +42,26 @@ class Prune:
 
     def step(self) -> float:
         """0.0 while there may be more: the next batch comes at once, in its own transaction."""
-        deleted = self.prune_once()
+        more = [self._prune(state) == BATCH for state in self.retention.ages]
         self.fold_some()
         self.storage.forget_old_workers(WORKER_AGE.total_seconds())
-        return 0.0 if deleted >= BATCH else self.interval
+        return 0.0 if any(more) else self.interval
 
-    def prune_once(self) -> int:
-        """One bounded batch; the number of rows of the largest part."""
-        return max(
-            self.storage.prune_runs(
-                state,
-                age_seconds=age.total_seconds(),
-                keep_last=self.retention.keep_last,
-                limit=BATCH,
-            )
-            for state, age in self.retention.ages.items()
+    def prune_all(self) -> int:
+        """Everything that retention no longer keeps; how many runs."""
+        total = 0
+        for state in self.retention.ages:
+            while deleted := self._prune(state):
+                total += deleted
+        return total
+
+    def _prune(self, state: str) -> int:
+        """One bounded batch."""
+        return self.storage.prune_runs(
+            state,
+            age_seconds=self.retention.ages[state].total_seconds(),
+            keep_last=self.retention.keep_last,
+            limit=BATCH,
         )
 
     def fold_some(self) -> None:

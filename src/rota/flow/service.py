@@ -116,6 +116,8 @@ class Service:
 
     def stop(self, grace: float | None) -> None:
         """Fire nothing more, then let the worker end its runs within `grace` seconds."""
+        if self.worker is not None:
+            self.worker.stop_claiming()  # first: a slow database may keep the loops for a while
         self._unlisten()
         for loop in self.loops.values():
             loop.stop(timeout=LOOP_STOP_SECONDS)

@@ -299,10 +299,14 @@ class Worker:
     def wake(self) -> None:
         self.loops["claim"].wake()
 
-    def stop(self, grace: float | None) -> None:
-        """Stop claiming, give handlers `grace` seconds (None: for ever), then let go."""
+    def stop_claiming(self) -> None:
         with self._guard:
             self._stopping = True
+
+    def stop(self, grace: float | None) -> None:
+        """Stop claiming, give handlers `grace` seconds (None: for ever), then let go."""
+        self.stop_claiming()
+        with self._guard:
             never_begun = list(self._waiting)
             self._waiting.clear()
         for execution, _ in never_begun:

@@ -12,10 +12,20 @@ from rota.model.duration import micros
 # gives the same id in every process and every version.
 OCCURRENCES = uuid.UUID("6f0d1f3e-2b1a-5c57-9d0e-7f1d9a0c4b52")
 
+RUN_ID = str(uuid.UUID(int=0))  # the shape of an id
+
 
 def occurrence_id(schedule_id: int, occurrence: datetime) -> str:
     """The id of the run that stands for an occurrence."""
     return str(uuid.uuid5(OCCURRENCES, f"{schedule_id}|{micros(occurrence)}"))
+
+
+def begins_run_id(text: str) -> bool:
+    """True if an id can begin like this, or is it."""
+    return len(text) <= len(RUN_ID) and all(
+        (told == "-") == (place == "-") and told in "0123456789abcdef-"
+        for told, place in zip(text, RUN_ID, strict=False)
+    )
 
 
 def slot_keys(overlap_key: str | None, concurrency_key: str | None) -> tuple[str, ...]:

@@ -124,6 +124,17 @@ class Schedule:
         return _calendar(self.kind, self.expr, self.timezone, self.dst)
 
     @property
+    def status(self) -> str:
+        """One word for whether it fires."""
+        if self.error is not None:
+            return "BROKEN"
+        if not self.enabled:
+            return "DISABLED"
+        if self.paused:
+            return "PAUSED"
+        return "FINISHED" if self.next_fire_at is None else "ACTIVE"
+
+    @property
     def slot(self) -> str | None:
         """The overlap key of its runs; None where runs may overlap."""
         return None if self.overlap == "allow" else self.overlap_key or f"schedule {self.id}"

@@ -14,9 +14,7 @@ from rota.storage.scripts.guard import GuardScript
 from rota.storage.scripts.ledger import LedgerScript
 
 
-class Store(
-    GuardScript, EnqueueScript, ClaimScript, ControlScript, LedgerScript, CatalogScript
-):
+class Store(GuardScript, EnqueueScript, ClaimScript, ControlScript, LedgerScript, CatalogScript):
     """Rows of one installation."""
 
     def migrate(self) -> list[str]:

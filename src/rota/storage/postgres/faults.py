@@ -10,6 +10,13 @@ from rota.errors import ReadOnly, RotaError, StorageError, Unavailable, WrongSch
 REPEATABLE = frozenset({"40001", "40P01"})
 
 _AWAY = "check that the server runs and can be reached"
+_GRANT = (
+    "run Rota as the owner of its schemas, or grant the role USAGE on them and ALL on their tables "
+    "and sequences"
+)
+_GRANT_CREATE = (
+    "grant the role CREATE on the database, or let somebody who may create the schemas for it"
+)
 _UNAVAILABLE = {
     "53100": "the server's disk is full; free some space",
     "53200": "the server is out of memory",
@@ -32,6 +39,7 @@ _NO_CONNECTION = {
     "no pg_hba.conf entry": "let this host and role in, in the server's pg_hba.conf",
     "does not exist": "check the names of the database and the role",
     "could not translate host name": "check the name of the host",
+    "failed to resolve host": "check the name of the host",
     "starting up": _UNAVAILABLE["57P03"],
     "shutting down": _UNAVAILABLE["57P03"],
 }
@@ -39,7 +47,7 @@ _NO_CONNECTION = {
 
 def translate(fault: psycopg.Error, address: str, role: str) -> RotaError:
     """`address` names host and database, never the password."""
-    code, text = fault.sqlstate or "", _first_line(fault)
+    code, text = fault.sqlstate or "", _said(fault)
     if code in _UNAVAILABLE:
         return Unavailable(f"{address}: {_UNAVAILABLE[code]} ({text})")
     match code:
@@ -50,10 +58,8 @@ def translate(fault: psycopg.Error, address: str, role: str) -> RotaError:
         case "3F000" | "42P01" | "42703" | "42883":
             return WrongSchema(f"{address} holds no Rota store ({text}); run `rota migrate`")
         case "42501":
-            return StorageError(
-                f"{address}: role {role!r} lacks a privilege ({text}); run Rota as the owner of "
-                "its schemas, or grant the role USAGE on them and ALL on their tables and sequences"
-            )
+            way = _GRANT_CREATE if "for database" in text else _GRANT
+            return StorageError(f"{address}: role {role!r} lacks a privilege ({text}); {way}")
     if code.startswith("08") or (not code and isinstance(fault, psycopg.OperationalError)):
         return Unavailable(f"{address} does not answer ({text}); {_hint(text)}")
     return StorageError(f"{address}: {text}")
@@ -64,10 +70,10 @@ def _hint(text: str) -> str:
     return next((hint for words, hint in _NO_CONNECTION.items() if words in lowered), _AWAY)
 
 
-def _first_line(fault: psycopg.Error) -> str:
+def _said(fault: psycopg.Error) -> str:
+    if fault.diag.message_primary:
+        return fault.diag.message_primary
     # A failed connect tells of each address it tried, a line each; the last one is the reason.
-    text = fault.diag.message_primary or str(fault)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        return type(fault).__name__
-    return lines[0] if fault.sqlstate else lines[-1]
+    lines = [line.strip() for line in str(fault).splitlines()]
+    told = [line for line in lines if line and not line.startswith("Is the server running")]
+    return told[-1].removeprefix("connection failed: ") if told else type(fault).__name__

@@ -6,6 +6,7 @@ reason and at once, a server that is back is used at once, and there is no threa
 
 from __future__ import annotations
 
+import os
 import select
 import threading
 import time
@@ -28,10 +29,14 @@ IDLE_SECONDS = 300.0
 class Pool:
     def __init__(self, connect: Callable[[], Connection], *, size: int) -> None:
         self._connect, self._size = connect, size
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._idle: list[tuple[float, Connection]] = []  # the last one used is used first
         self._open = 0
-        self._closed = False
 
     @contextmanager
     def lend(self) -> Iterator[Connection]:
@@ -53,6 +58,8 @@ class Pool:
             connection.close()
 
     def _take(self) -> Connection:
+        if self._process != os.getpid():
+            self._begin()  # a fork: the connections are our parent's, who goes on using them
         deadline = time.monotonic() + WAIT_SECONDS
         with self._changed:
             while True:

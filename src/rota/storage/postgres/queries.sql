@@ -158,7 +158,8 @@ RETURNING id::text;
 ------------------------------------------------------------------------------------ promote
 
 -- name: promote_runs
--- A run that still wants a slot goes to held; admit does the rest.
+-- A run that still wants a slot goes to held; admit does the rest. The inner SELECT names the state
+-- and locks the rows; the UPDATE goes by seq alone, so that no other index can tempt the planner.
 UPDATE {prefix}runs
    SET state = CASE WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END, queued_at = {now}
  WHERE seq = ANY (ARRAY(SELECT seq FROM {prefix}runs
@@ -247,7 +248,8 @@ RETURNING r.wanted_key;
 -- name: claim_runs
 -- What open_queues, pick_runs and claim_runs do elsewhere, in one round trip. Pauses of a queue
 -- and of all dispatch are durable and seen by the next claim of any process. Each queue is an index
--- walk that passes over what other claims have locked.
+-- walk that passes over what other claims have locked. What was picked is queued and ours, so the
+-- UPDATE goes by seq alone.
 WITH t AS MATERIALIZED (SELECT {now} AS now),
 open AS MATERIALIZED (
     SELECT name FROM {prefix}queues
@@ -349,7 +351,7 @@ ON CONFLICT (run_seq, number) DO NOTHING;
 DELETE FROM {prefix}slots WHERE owner_run = ANY (:seq::bigint[]) RETURNING key;
 
 -- name: delay_schedules
-SELECT id, expr FROM {prefix}schedules
+SELECT id, expr, last_fired_at FROM {prefix}schedules
  WHERE id = ANY (:ids::bigint[]) AND next_fire_at = :waiting_at;
 
 -- name: restart_delay_schedule
@@ -566,6 +568,9 @@ SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at
        result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
   FROM {prefix}runs WHERE id = :id;
 
+-- name: run_ids_between
+SELECT id::text FROM {prefix}runs WHERE id BETWEEN :low::uuid AND :high::uuid ORDER BY id LIMIT :limit;
+
 -- name: lock_run
 SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
        started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
@@ -760,6 +765,7 @@ SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at
   FROM {prefix}runs
  WHERE schedule_id = :schedule_id AND seq < :before AND (:state::text IS NULL OR state = :state)
    AND (:queue::text IS NULL OR queue = :queue)
+   AND (:job::text IS NULL OR job = :job)
  ORDER BY seq DESC LIMIT :limit;
 
 -- name: list_attempts
@@ -806,13 +812,13 @@ SELECT r.seq FROM {prefix}runs r
 -- name: old_occurrences
 -- The ledger outlives the runs, and is never cut past the cursor.
 DELETE FROM {prefix}occurrences
- WHERE (schedule_id, occurrence) IN (
-       SELECT o.schedule_id, o.occurrence FROM {prefix}occurrences o
+ WHERE ctid = ANY (ARRAY(
+       SELECT o.ctid FROM {prefix}occurrences o
          LEFT JOIN {prefix}schedules s ON s.id = o.schedule_id
         WHERE o.recorded_at < (SELECT {now}) - make_interval(secs => :age_seconds)
           AND (s.id IS NULL OR s.next_fire_at IS NULL OR o.last_occurrence < s.next_fire_at)
-        LIMIT :limit
-          FOR UPDATE OF o SKIP LOCKED)
+        ORDER BY o.recorded_at LIMIT :limit
+          FOR UPDATE OF o SKIP LOCKED))
 RETURNING schedule_id;
 
 -- name: ledger_ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import MissingExtra, Unknown
 from rota.model.run import Claimed, Enqueued, NewRun, Run
@@ -54,6 +54,16 @@ class PostgresStore(Store):
             admitted += wanted.count(None)
             pending = {key for key in wanted if key is not None}
         return admitted
+
+    def enqueue_on(
+        self, connection: Any, new_runs: Sequence[NewRun], *, notify: bool = True
+    ) -> list[Enqueued]:
+        """The queue's row is ours, not the caller's: until he commits, everybody else who names
+        the same new queue would have to wait for him."""
+        self.ensure_queues([run.queue for run in new_runs])
+        return self.engine.on_connection(
+            connection, lambda tx: self._insert(tx, new_runs), notify=notify
+        )
 
     def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:
         """The idempotency keys of all runs are taken at once."""

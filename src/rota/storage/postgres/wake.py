@@ -42,7 +42,7 @@ class Notifier:
         with self._changed:
             if self._closing:
                 return
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # none survives a fork
                 self._thread = threading.Thread(target=self._run, name="rota-notify", daemon=True)
                 self._thread.start()
             self._asked = True

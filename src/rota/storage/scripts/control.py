@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rota.errors import Conflict, Unknown
-from rota.model.run import Attempt, Run
+from rota.model.run import RUN_ID, Attempt, Run
 from rota.model.transitions import PENDING, RUNNING, may_delete, require
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
@@ -132,11 +132,19 @@ class ControlScript(SettleScript, RescueScript):
             "limit": limit,
         }
         name = "list_runs"
-        if job is not None:
+        if schedule_id is not None:
+            name, params["schedule_id"], params["job"] = "list_runs_of_schedule", schedule_id, job
+        elif job is not None:
             name, params["job"] = "list_runs_of_job", job
-        elif schedule_id is not None:
-            name, params["schedule_id"] = "list_runs_of_schedule", schedule_id
         return [rows.run(row) for row in self.engine.read(lambda tx: tx.all(name, **params))]
+
+    def run_ids(self, prefix: str, *, limit: int) -> list[str]:
+        """Ids that begin like this, by the index; the caller has checked that one can."""
+        low, high = prefix + RUN_ID[len(prefix) :], prefix + RUN_ID.replace("0", "f")[len(prefix) :]
+        found = self.engine.read(
+            lambda tx: tx.all("run_ids_between", low=low, high=high, limit=limit)
+        )
+        return [row["id"] for row in found]
 
     def list_attempts(self, seq: int, *, limit: int) -> list[Attempt]:
         found = self.engine.read(lambda tx: tx.all("list_attempts", seq=seq, limit=limit))

@@ -86,11 +86,15 @@ class SettleScript(AdmitScript, ReactScript):
         self._admit_keys(tx, freed)
 
     def _restart_delays(self, tx: Transaction, ended: Sequence[Settlement]) -> None:
-        # A run that an operator asked for (it stands for no occurrence) does not move the cursor.
-        ids = {one.run.schedule_id for one in ended if one.run.occurrence is not None}
-        if not ids:
+        # A schedule waits for the run of its last occurrence. Others do not move its cursor: one
+        # that an operator asked for (it stands for no occurrence), or an earlier one done again.
+        over = {(one.run.schedule_id, one.run.occurrence) for one in ended if one.run.occurrence}
+        if not over:
             return
-        for row in tx.all("delay_schedules", ids=list(ids), waiting_at=WAITING_FOR_RUN):
+        ids = sorted({schedule_id for schedule_id, _ in over if schedule_id is not None})
+        for row in tx.all("delay_schedules", ids=ids, waiting_at=WAITING_FOR_RUN):
+            if (row["id"], row["last_fired_at"]) not in over:
+                continue
             with suppress(Invalid):  # a corrupt row must not keep its runs, or others, from ending
                 tx.all(
                     "restart_delay_schedule",

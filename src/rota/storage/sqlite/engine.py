@@ -216,7 +216,6 @@ class SqliteEngine:
                 cached_statements=256,
             )
             if not self.in_memory:
-                use_wal(connection)
                 connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             if not writing:
                 connection.execute("PRAGMA query_only = ON")
@@ -239,6 +238,11 @@ class SqliteEngine:
                 tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
             return applied
 
+        # WAL is a property of the file, set where a store is made: a file that was only opened
+        # by mistake stays as it was. It cannot be set inside a transaction.
+        with self._turn, _translated(self):
+            if not self.in_memory:
+                use_wal(self._writer)
         return self.write("migrate", work)
 
     def pending_migrations(self) -> list[tuple[str, str]]:

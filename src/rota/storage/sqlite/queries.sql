@@ -234,7 +234,7 @@ ON CONFLICT (run_seq, number) DO NOTHING;
 DELETE FROM {prefix}slots WHERE owner_run = :seq RETURNING key;
 
 -- name: delay_schedules
-SELECT id, expr FROM {prefix}schedules
+SELECT id, expr, last_fired_at FROM {prefix}schedules
  WHERE id IN (SELECT value FROM json_each(:ids)) AND next_fire_at = :waiting_at;
 
 -- name: restart_delay_schedule
@@ -394,6 +394,9 @@ SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id,
 -- name: run_by_id
 SELECT * FROM {prefix}runs WHERE id = :id;
 
+-- name: run_ids_between
+SELECT id FROM {prefix}runs WHERE id BETWEEN :low AND :high ORDER BY id LIMIT :limit;
+
 -- name: lock_run
 -- Our write transaction is the only one there is, so reading is locking.
 SELECT * FROM {prefix}runs WHERE id = :id;
@@ -544,6 +547,7 @@ SELECT * FROM {prefix}runs
 SELECT * FROM {prefix}runs
  WHERE schedule_id = :schedule_id AND seq < :before AND (:state IS NULL OR state = :state)
    AND (:queue IS NULL OR queue = :queue)
+   AND (:job IS NULL OR job = :job)
  ORDER BY seq DESC LIMIT :limit;
 
 -- name: list_attempts

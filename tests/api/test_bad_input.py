@@ -1,0 +1,368 @@
+"""Bad input: each error names the thing and the way out, and nothing is half written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import rota
+from rota.errors import RotaError
+from tests.api.support import Driven, plain
+
+Call = Callable[[rota.Rota], Any]
+NOBODY = 65534
+
+
+def work(n: int = 0, **more: Any) -> None: ...
+
+
+def job(**options: Any) -> Call:
+    return lambda app: app.job("bad", **options)(work)
+
+
+def schedule(**options: Any) -> Call:
+    return lambda app: app.schedule(**{"name": "bad", "job": "good", **options})
+
+
+def enqueue(*args: Any, **options: Any) -> Call:
+    return lambda app: app.enqueue(*(args or ("good",)), **options)
+
+
+def deep(levels: int) -> Any:
+    return [deep(levels - 1)] if levels else 1
+
+
+DEFINITIONS: list[tuple[Call, type[Exception], str]] = [
+    (job(schedule="61 * * * *"), rota.Invalid, r"'bad': cron '61 \* .*has minute 61; use 0-59"),
+    (job(schedule="0 0 31 2 *"), rota.Invalid, r"'bad': cron '0 0 31 2 \*' never occurs; check"),
+    (job(schedule=5), rota.Invalid, "'bad': expr 5 must be text"),
+    (
+        job(schedule="@daily", timezone="Berlin/Europe"), rota.Invalid,
+        "'bad': timezone 'Berlin/Europe' is unknown; (did you mean|use a name)",
+    ),
+    (job(every="soon"), rota.Invalid, "'bad': every 'soon' is not a duration; use text like"),
+    (job(at="tomorrow"), rota.Invalid, "'bad': at 'tomorrow' is not an instant; use ISO 8601"),
+    (job(at="2030-01-01T00:00"), rota.Invalid, "'bad': at .* has no offset; add one, such as"),
+    (job(every="1h", at="x"), rota.Invalid, "'bad': give one of .*, not every and at"),
+    (job(every="1h", overlap="no"), rota.Invalid, "'bad': overlap 'no' is unknown; use queue"),
+    (job(timezone="UTC"), rota.Invalid, "job 'bad': timezone belongs to a schedule; add schedule="),
+    (job(timeout="x"), rota.Invalid, "job 'bad': timeout 'x' is not a duration; use text like"),
+    (job(queue="a b"), rota.Invalid, "job 'bad': queue 'a b' is not a valid name; use 1 to 128"),
+    (job(max_attempts=0), rota.Invalid, "job 'bad': max_attempts 0 must be a whole number from 1"),
+    (job(backoff="linear"), rota.Invalid, "job 'bad': backoff 'linear' is unknown; use none, fixed"),
+    (job(delay="2h"), rota.Invalid, "job 'bad': delay 2h is longer than max_delay 1h; raise"),
+    (job(isolation="vm"), rota.Invalid, "job 'bad': isolation 'vm' is unknown; use thread, process"),
+    (job(concurrency_limit=0), rota.Invalid, "job 'bad': concurrency_limit 0 must be a whole"),
+    (job(max_attempt=3), rota.Invalid, "job 'bad': option 'max_attempt' is unknown; did you mean 'm"),
+    (
+        job(every="1h", catchup="one"), rota.Invalid,
+        "job 'bad': option 'catchup' is unknown; did you mean 'catch_up'",
+    ),
+    (lambda app: app.job("two words")(work), rota.Invalid, "job name 'two words' is not a valid name"),
+    (lambda app: app.job("good")(work), rota.Conflict, "job 'good' is defined twice; give one of"),
+    (
+        lambda app: app.job("bad")(lambda *args: None), rota.Invalid,
+        r"takes \*args by position, but arguments of a job travel by name; give each",
+    ),
+    (
+        lambda app: app.job("bad", timeout="1s")(lambda: None), rota.Invalid,
+        "job 'bad': a child process cannot find .*; move it to the top level of a module, or use",
+    ),
+    (schedule(), rota.Invalid, "schedule 'bad': say when: add cron=, every= or at="),
+    (schedule(every="1h", cron="@daily"), rota.Invalid, "schedule 'bad': give one of .* not cron and"),
+    (schedule(name="a b", every="1h"), rota.Invalid, "schedule name 'a b' is not a valid name; use"),
+    (schedule(every="0s"), rota.Invalid, "schedule 'bad': every '0s' must be above zero"),
+    (schedule(every="1h", args={"n": "x"}), rota.BadArguments, "schedule 'bad': job 'good': 'n' must"),
+    (schedule(every="1h", args={"x": {1}}), rota.Invalid, "schedule 'bad': args holds a set, which"),
+    (schedule(every="1h", args=5), rota.Invalid, "schedule 'bad': args 5 must be a mapping"),
+    (
+        schedule(every="1h", args={"x": "y" * 300_000}), rota.Invalid,
+        "schedule 'bad': job 'good': args takes 300,.* the limit is 262,144",
+    ),
+    (schedule(every="1h", paused=True), rota.Invalid, "schedule 'bad': option 'paused' is unknown;"),
+    (schedule(every="1h", jiter=1), rota.Invalid, "'bad': option 'jiter' is unknown; did you mean 'j"),
+    (
+        schedule(every="1h", retry={"max_attempt": 3}), rota.Invalid,
+        "schedule 'bad': retry 'max_attempt' is unknown; did you mean 'max_attempts'",
+    ),
+    (schedule(every="1h", retry=3), rota.Invalid, "schedule 'bad': retry 3 must be a retry policy"),
+]  # fmt: skip
+
+
+def test_a_bad_definition_is_refused_and_leaves_nothing(driven: Driven) -> None:
+    app = driven.app
+    app.job("good")(work)
+    for call, error, message in DEFINITIONS:
+        with pytest.raises(error, match=message) as caught:
+            call(app)
+        assert isinstance(caught.value, RotaError)
+    assert [one.name for one in app.jobs()] == ["good"]
+    assert [one["name"] for one in app.control.jobs()] == ["good"]
+    assert app.control.schedules() == []
+    # The app works on: what was refused is not in its way.
+    app.job("bad", every="1h")(work)
+    app.enqueue("bad")
+    assert [run.state for run in driven.drain()] == ["succeeded"]
+
+
+ENQUEUES: list[tuple[Call, type[Exception], str]] = [
+    (enqueue("nope"), rota.Unknown, "job 'nope' does not exist; `rota jobs` lists them"),
+    (enqueue("two words"), rota.Invalid, "job name 'two words' is not a valid name; use 1 to"),
+    (enqueue("good", {"n": "x"}), rota.BadArguments, r"job 'good': 'n' must be integer, not str \(it"),
+    (enqueue("good", {"x": object()}), rota.Invalid, "job 'good': args are not JSON: .*object"),
+    (enqueue("good", {"x": float("nan")}), rota.Invalid, "job 'good': args holds nan, which JSON"),
+    (enqueue("good", {"x": 2**64}), rota.Invalid, "job 'good': args holds a whole number past 64"),
+    (enqueue("good", {"x": {1: 2}}), rota.Invalid, "job 'good': args has the key 1; JSON keys are"),
+    (enqueue("good", {"x": "\ud800"}), rota.Invalid, "job 'good': args .*surrogate"),
+    (enqueue("good", {"x": deep(64)}), rota.Invalid, "job 'good': args is nested deeper than 64 le"),
+    (enqueue("good", {"x": deep(900)}), rota.Invalid, "job 'good': args is nested deeper than 64"),
+    (enqueue("good", {"x": "y" * 262_144}), rota.Invalid, "job 'good': args takes 262,.*Store large"),
+    (enqueue("good", 5), rota.Invalid, "job 'good': args are not JSON"),
+    (enqueue(delay="soon"), rota.Invalid, "job 'good': delay 'soon' is not a duration; use text"),
+    (enqueue(delay=-1), rota.Invalid, "job 'good': delay -1 must be zero or more"),
+    (enqueue(at="noon"), rota.Invalid, "job 'good': at 'noon' is not an instant; use ISO 8601"),
+    (enqueue(at="2026-01-01"), rota.Invalid, "job 'good': at '2026-01-01' has no offset; add one"),
+    (enqueue(at="2026-01-01T00:00Z", delay=1), rota.Invalid, "job 'good': give delay or at, not"),
+    (enqueue(priority="high"), rota.Invalid, "job 'good': priority 'high' must be a whole number"),
+    (enqueue(key=""), rota.Invalid, "job 'good': key '' must be text of 1 to 512 characters"),
+    (enqueue(key="k", key_ttl=0), rota.Invalid, "job 'good': key_ttl 0 must be above zero"),
+    (enqueue(queue=""), rota.Invalid, "job 'good': queue '' is not a valid name"),
+    (enqueue(queue="a b"), rota.Invalid, "job 'good': queue 'a b' is not a valid name; use"),
+    (enqueue(concurrency_key=""), rota.Invalid, "job 'good': concurrency_key '' must be text"),
+    (enqueue(concurrency_key="k", concurrency_limit=0), rota.Invalid, "'good': concurrency_limit 0"),
+    (enqueue(max_attempts=0), rota.Invalid, "job 'good': max_attempts 0 must be a whole number"),
+    (enqueue(timeout="x"), rota.Invalid, "job 'good': timeout 'x' is not a duration; use text"),
+    (enqueue(correlation_id={}), rota.Invalid, "job 'good': correlation_id {} must be text"),
+    (enqueue(prioritty=1), rota.Invalid, "'good': option 'prioritty' is unknown; did you mean 'prior"),
+    (enqueue(zzz=1), rota.Invalid, "job 'good': option 'zzz' is unknown; use at, concurrency_key"),
+]  # fmt: skip
+
+
+def test_a_bad_enqueue_is_refused_and_leaves_nothing(driven: Driven) -> None:
+    app = driven.app
+    good = app.job("good")(work)
+    for call, error, message in ENQUEUES:
+        with pytest.raises(error, match=message):
+            call(app)
+    with pytest.raises(rota.Invalid, match="number of runs in one call 100001 must be a whole"):
+        good.enqueue_many([{}] * 100_001)
+    assert app.control.runs() == []
+    assert [queue["name"] for queue in app.control.queues()] == ["default"]
+    assert app.enqueue("good", {"x": deep(62), "y": "z" * 200_000}).created
+
+
+def test_a_schedule_that_cannot_be_saved_is_named_and_not_kept(app: rota.Rota) -> None:
+    app.job("good")(work)
+    app.start()
+    with pytest.raises(rota.Unknown, match="schedule 'bad': job 'nope' does not exist; `rota jobs`"):
+        app.schedule("bad", job="nope", every="1h")
+    with pytest.raises(rota.Invalid, match="schedule 'late': .* has no occurrence from now on"):
+        app.schedule("late", job="good", every="1h", ends_at="2020-01-01T00:00Z")
+    assert app.control.schedules() == []
+    app.enqueue("good")
+
+
+def test_a_schedule_that_cannot_be_saved_keeps_the_app_from_starting(app: rota.Rota) -> None:
+    app.schedule("bad", job="nope", every="1h")
+    with pytest.raises(rota.Unknown, match="schedule 'bad': job 'nope' does not exist"):
+        app.start()
+    assert app.health == {}
+
+
+# Settings and parts
+
+
+def test_settings_are_checked_when_the_app_is_made() -> None:
+    with pytest.raises(rota.Invalid, match="setting 'slotz' is unknown; did you mean 'slots'"):
+        rota.Rota("sqlite:///:memory:", slotz=5)
+    with pytest.raises(rota.Invalid, match=r"database 'rota.db' is not a URL; use sqlite:///rota.db"):
+        rota.Rota("rota.db")
+    with pytest.raises(rota.Invalid, match="database 'oracle' is unknown; use sqlite:///rota.db or"):
+        _ = rota.Rota("oracle://x").control
+
+
+def test_a_part_that_is_none_is_refused(app: rota.Rota) -> None:
+    with pytest.raises(rota.Invalid, match="part 'web' is unknown; use scheduler, worker"):
+        app.start(only=["worker", "web"])
+    app.start()
+
+
+# Databases that are not there
+
+
+def define(database: str) -> rota.Rota:
+    app = rota.Rota(database)
+    app.job("good")(work)
+    return app
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "rota.db"
+    for use in (define(f"sqlite:///{path}").start, lambda: define(f"sqlite:///{path}").control):
+        with pytest.raises(rota.Unavailable) as caught:
+            use()
+        assert str(caught.value) == (
+            f"{path} cannot be opened; check that the folder {path.parent} exists and may be written"
+        )
+    assert not path.parent.exists()
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("this is not a database, it is a long enough text file" * 100)
+    before = path.read_bytes()
+    with pytest.raises(rota.WrongSchema, match="is not a SQLite database; point `database` else"):
+        define(f"sqlite:///{path}").start()
+    assert path.read_bytes() == before
+
+
+@contextmanager
+def ordinary_user() -> Iterator[Path]:
+    """A folder of a user for whom permissions count: root may write everything."""
+    folder = Path(tempfile.mkdtemp())
+    if os.geteuid() != 0:
+        yield folder
+    else:
+        os.chown(folder, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            if not os.access(rota.__file__, os.R_OK, effective_ids=True):
+                pytest.skip("the package lies where only root can read it")
+            yield folder
+        finally:
+            os.seteuid(0)
+    folder.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("of_file", "of_folder", "error", "message"),
+    [
+        (0o400, 0o700, rota.ReadOnly, "cannot be written; check the permissions of it and its"),
+        (0o400, 0o500, rota.StorageError, "check .* may be written|check the permissions of it"),
+        (0o000, 0o700, rota.Unavailable, "cannot be opened; check that the folder .* may be"),
+    ],
+)
+def test_a_file_that_may_not_be_written_is_named(
+    of_file: int, of_folder: int, error: type[Exception], message: str
+) -> None:
+    with ordinary_user() as folder:
+        path = folder / "rota.db"
+        app = define(f"sqlite:///{path}")
+        app.enqueue("good")
+        app.close()
+        before = path.read_bytes()
+        path.chmod(of_file)
+        folder.chmod(of_folder)
+        for use in (app.start, lambda: app.enqueue("good")):
+            with pytest.raises(error, match=message) as caught:
+                use()
+            assert str(path) in str(caught.value)
+        app.close()
+        folder.chmod(0o700)
+        path.chmod(0o600)
+        assert path.read_bytes() == before
+
+
+def test_a_closed_port_is_named_without_the_password() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        port = taken.getsockname()[1]
+        app = define(f"postgresql://me:hunter2@127.0.0.1:{port}/rota")
+        with pytest.raises(rota.Unavailable) as caught:
+            app.start()
+    assert f"postgresql://127.0.0.1:{port}/rota does not answer" in str(caught.value)
+    assert "check that the server runs and can be reached" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert app.health == {}
+
+
+def test_a_host_that_is_not_there_is_named() -> None:
+    with pytest.raises(rota.Unavailable, match=r"nowhere\.invalid/rota does not answer .*check the"):
+        define("postgresql://me@nowhere.invalid/rota").enqueue("good")
+
+
+def test_a_database_that_is_not_there_is_named(migrated_database: str) -> None:
+    missing = migrated_database.rpartition("/")[0] + "/nowhere"
+    with pytest.raises(rota.Unavailable, match="/nowhere does not answer .*check the names of the"):
+        define(missing).start()
+
+
+def test_a_url_that_cannot_be_read_is_refused_without_the_password() -> None:
+    with pytest.raises(rota.Invalid) as caught:
+        define("postgresql://me:hunter2@host/rota?nonsense=1").start()
+    assert "the database URL cannot be understood; use postgresql://user@host/name" in str(
+        caught.value
+    )
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_read_only_server_is_named(copied_database: str) -> None:
+    name = copied_database.rpartition("/")[2]
+    with psycopg.connect(copied_database, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    with pytest.raises(rota.ReadOnly, match="cannot be written .*point `database` at the primary"):
+        define(copied_database).enqueue("good")
+
+
+def test_a_store_of_a_newer_rota_is_refused_and_left_alone(database: str, engine: str) -> None:
+    app = define(database)
+    app.load()
+    app.close()
+    table = "_rota_meta" if engine == "sqlite" else "rota_data.meta"
+    with plain(database) as connection:
+        connection.execute(f"UPDATE {table} SET value = '999' WHERE key = 'schema_version'")
+    newer = define(database)
+    for use in (newer.start, lambda: newer.enqueue("good"), lambda: newer.control):
+        with pytest.raises(rota.WrongSchema) as caught:
+            use()
+        assert "has schema 999, made by a newer Rota (this one knows" in str(caught.value)
+        assert str(caught.value).endswith("upgrade Rota on this machine")
+
+
+def test_a_store_that_is_locked_by_somebody_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rota.storage.sqlite import engine
+
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.1)
+    path = tmp_path / "rota.db"
+    app = define(f"sqlite:///{path}")
+    app.load()
+    locker = sqlite3.connect(path, isolation_level=None)
+    locker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(rota.Unavailable, match="was locked by another process .*look for a long"):
+        app.enqueue("good")
+    locker.rollback()
+    assert app.enqueue("good").created
+    # The first use of an app saves its jobs: inside the caller's own transaction it cannot.
+    fresh = define(f"sqlite:///{path}")
+    fresh.job("other")(work)
+    locker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(rota.Unavailable, match=r"call app.load\(\) before you begin it"):
+        fresh.enqueue("good", connection=locker)
+    locker.rollback()
+    locker.close()
+    for opened in (app, fresh):
+        opened.close()
+
+
+def test_a_store_that_was_deleted_is_not_made_anew_silently(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    app = define(f"sqlite:///{folder / 'rota.db'}")
+    app.enqueue("good")
+    app.close()
+    shutil.rmtree(folder)
+    with pytest.raises(rota.Unavailable, match="cannot be opened; check that the folder"):
+        app.enqueue("good")

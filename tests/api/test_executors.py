@@ -1,0 +1,221 @@
+"""An executor from an installed package, and what it adds to the end of its runs."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota
+from rota.flow.settle import Settler
+from rota.model.job import Job
+from rota.model.outcome import Outcome
+from tests.api.support import Watch, plain, wait_until
+
+SOURCE = """
+    import threading
+
+    from rota.errors import Invalid
+    from rota.executors.protocol import Statement
+    from rota.model.outcome import Outcome
+
+    begun = threading.Event()
+
+    class Tally:
+        '''Does what the job's spec says, and keeps a row of every end.'''
+
+        def check(self, job):
+            if "does" not in job.spec:
+                raise Invalid(f"job {job.name!r}: spec needs 'does'")
+
+        def run(self, context):
+            match context.definition.spec["does"]:
+                case "fail":
+                    raise RuntimeError("as it should")
+                case "wait":
+                    begun.set()
+                    context.on_stop(lambda reason: None)
+                    context.wait(60)
+                    return Outcome(kind="cancelled")
+                case _:
+                    return Outcome(kind="succeeded", result='"done"')
+
+        def on_terminated(self, run):
+            sql = "INSERT INTO tally (run_id, state) VALUES (:run_id, :state)"
+            if run.job == "broken":
+                sql = "INSERT INTO no_such_table VALUES (:run_id, :state)"
+            if run.job == "rude":
+                raise RuntimeError("no statements today")
+            return [Statement(sql=sql, params={"run_id": run.id, "state": run.state})]
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A distribution on sys.path, as pip would have installed it."""
+    site = tmp_path / "site"
+    info = site / "rota_tally-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "rota_tally.py").write_text(textwrap.dedent(SOURCE))
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rota-tally\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[rota.executors]\ntally = rota_tally:Tally\nbroken = rota_tally:Missing\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+    import rota_tally  # type: ignore[import-not-found]
+
+    yield rota_tally
+    sys.modules.pop("rota_tally", None)
+
+
+@pytest.fixture
+def app(package: Any, make_app: Callable[..., rota.Rota], database: str) -> rota.Rota:
+    made = make_app(max_lost=1)
+    for name in ("work", "fail", "wait", "broken", "rude"):
+        made.add_job(Job(name=name, executor="tally", spec={"does": name}))
+    made.load()
+    with plain(database) as connection:
+        connection.execute("CREATE TABLE tally (run_id TEXT, state TEXT)")
+    return made
+
+
+@pytest.fixture
+def tally(database: str) -> Callable[[], list[tuple[str, str]]]:
+    def read() -> list[tuple[str, str]]:
+        with plain(database) as connection:
+            rows = connection.execute("SELECT run_id, state FROM tally").fetchall()
+        return [tuple(row) for row in rows]
+
+    return read
+
+
+Tally = Callable[[], list[tuple[str, str]]]
+
+
+def test_a_success_leaves_one_row(app: rota.Rota, watch: Watch, tally: Tally) -> None:
+    app.start()
+    made = app.enqueue("work")
+    assert watch.end(made.id).result == '"done"'
+    assert tally() == [(made.id, "succeeded")]
+
+
+def test_a_death_leaves_one_row_and_the_attempts_before_it_none(
+    app: rota.Rota, watch: Watch, tally: Tally
+) -> None:
+    app.start()
+    made = app.enqueue("fail", max_attempts=2)
+    watch.wait("attempt.failed", made.id)
+    assert tally() == []
+    run = app.storage.run(made.id)
+    assert (run.state, run.failures) == ("waiting", 1)
+    # The retry waits for seconds; one more enqueue with a single attempt dies at once.
+    dying = app.enqueue("fail", max_attempts=1)
+    assert watch.end(dying.id).state == "dead"
+    assert tally() == [(dying.id, "dead")]
+
+
+def test_a_cancel_before_the_start_leaves_one_row(app: rota.Rota, tally: Tally) -> None:
+    waiting, queued = app.enqueue("work", delay="1h"), app.enqueue("work")
+    for made in (waiting, queued):
+        assert app.control.cancel(made.id).state == "cancelled"
+    assert tally() == [(waiting.id, "cancelled"), (queued.id, "cancelled")]
+
+
+def test_a_cancel_while_it_runs_leaves_one_row(
+    app: rota.Rota, watch: Watch, tally: Tally, package: Any
+) -> None:
+    app.start()
+    made = app.enqueue("wait")
+    assert package.begun.wait(20)
+    assert app.control.cancel(made.id).state == "running"
+    assert tally() == []
+    assert watch.end(made.id).state == "cancelled"
+    assert tally() == [(made.id, "cancelled")]
+
+
+def test_a_run_that_rescue_ends_leaves_one_row(app: rota.Rota, watch: Watch, tally: Tally) -> None:
+    made = app.enqueue("work")
+    (claimed,) = app.storage.claim(
+        "gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20)
+    )
+    app.start()
+    assert watch.end(made.id).state == "dead"
+    assert tally() == [(made.id, "dead")]
+    # The worker was not dead but slow: what it says now is fenced out, and adds nothing.
+    settler = Settler(
+        app.storage, jobs={}, max_lost=1, events=app.events, hearer_of=app._hearer_of
+    )
+    settler.settle_now([(claimed, Outcome(kind="succeeded", result='"late"'))])
+    assert app.storage.run(made.id).state == "dead"
+    assert tally() == [(made.id, "dead")]
+
+
+def test_an_end_after_redo_leaves_a_row_of_its_own(
+    app: rota.Rota, watch: Watch, tally: Tally
+) -> None:
+    app.start()
+    made = app.enqueue("work")
+    watch.end(made.id)
+    app.control.redo(made.id)
+    watch.wait("job.completed", made.id, count=2)
+    assert tally() == [(made.id, "succeeded")] * 2
+
+
+@pytest.mark.parametrize(("job", "detail"), [("broken", "no_such_table"), ("rude", "no statements")])
+def test_a_run_ends_also_when_its_addition_fails(
+    app: rota.Rota, watch: Watch, tally: Tally, job: str, detail: str
+) -> None:
+    app.start()
+    made = app.enqueue(job)
+    assert watch.end(made.id).state == "succeeded"
+    waiting = app.enqueue(job, delay="1h")
+    assert app.control.cancel(waiting.id).state == "cancelled"
+    for ended in (made, waiting):
+        (event,) = app.control.events(ended.id)
+        assert (event["kind"], event["name"]) == ("run.on_terminated_failed", job)
+        assert detail in event["detail"]
+    assert tally() == []
+    # One that fails does not disturb the next.
+    assert watch.end(app.enqueue("work").id).state == "succeeded"
+    assert len(tally()) == 1
+
+
+def test_a_group_of_ends_keeps_them_apart(app: rota.Rota, watch: Watch, tally: Tally) -> None:
+    app.start()
+    made = [app.enqueue(job) for job in ("work", "broken", "work", "rude", "work")]
+    for one in made:
+        watch.end(one.id)
+    assert sorted(tally()) == sorted((one.id, "succeeded") for one in made[::2])
+
+
+def test_the_executor_refuses_a_job_it_cannot_run(app: rota.Rota) -> None:
+    with pytest.raises(rota.Invalid, match="job 'empty': spec needs 'does'"):
+        app.add_job(Job(name="empty", executor="tally"))
+    with pytest.raises(rota.Unknown, match="executor 'taly' is unknown; did you mean 'tally'"):
+        app.add_job(Job(name="typo", executor="taly"))
+    with pytest.raises(rota.Invalid, match="executor 'broken' of package 'rota-tally' could not be"):
+        app.add_job(Job(name="missing", executor="broken"))
+    assert {job.name for job in app.jobs()} == {"work", "fail", "wait", "broken", "rude"}
+
+
+def test_a_process_without_the_package_leaves_its_runs_alone(
+    app: rota.Rota, make_app: Callable[..., rota.Rota], tally: Tally, monkeypatch: Any
+) -> None:
+    waiting, gone = app.enqueue("work", delay="1h"), app.enqueue("work")
+    app.storage.claim(
+        "gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20)
+    )
+    monkeypatch.setattr("rota.executors.registry.entry_points", lambda group: [])
+    elsewhere = make_app(max_lost=1)
+    with pytest.raises(rota.Conflict, match="only be cancelled where its executor is installed"):
+        elsewhere.control.cancel(waiting.id)
+    elsewhere.start()
+    wait_until(lambda: elsewhere._service.loops["rescue"].stepped_at > 0)  # type: ignore[union-attr]
+    assert elsewhere.control.run(gone.id).state == "running"
+    assert elsewhere.control.run(waiting.id).state == "waiting"
+    assert tally() == []

@@ -1,0 +1,320 @@
+"""The life of an app: start, stop, start again, and what a graceful stop leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rota
+from tests.api import handlers
+from tests.api.support import PATIENCE, Gate, Watch, wait_until
+
+
+def attempts(app: rota.Rota, run_id: str) -> list[str]:
+    return [one["outcome"] for one in app.control.attempts(run_id)]
+
+
+def test_an_app_starts_once(app: rota.Rota) -> None:
+    app.start()
+    with pytest.raises(rota.Conflict, match="this app is running already"):
+        app.start()
+    assert set(app.health.values()) == {None}
+    app.stop()
+    assert app.health == {}
+    app.stop()
+
+
+def test_a_stopped_app_starts_again(app: rota.Rota, watch: Watch) -> None:
+    """With handlers in a thread, on the event loop and in a process, and a schedule."""
+    ticks: list[int] = []
+
+    @app.job()
+    def in_thread() -> str:
+        return "thread"
+
+    @app.job()
+    async def on_loop() -> str:
+        await asyncio.sleep(0)
+        return "loop"
+
+    @app.job(every="100ms")
+    def tick() -> None:
+        ticks.append(1)
+
+    app.job("in_process", isolation="process")(handlers.pid)
+    for _ in range(2):
+        app.start()
+        seen = len(ticks)
+        runs = [app.enqueue(name).id for name in ("in_thread", "on_loop", "in_process")]
+        ends = [watch.end(run_id) for run_id in runs]
+        assert [run.state for run in ends] == ["succeeded"] * 3
+        assert [run.result for run in ends[:2]] == ['"thread"', '"loop"']
+        wait_until(lambda seen=seen: len(ticks) > seen, "a tick")
+        app.stop()
+    assert len(app.runs("in_thread")) == 2
+
+
+def test_a_given_executor_is_there_after_a_restart(app: rota.Rota, watch: Watch) -> None:
+    from rota.model.job import Job
+    from rota.model.outcome import Outcome
+
+    class Echo:
+        def check(self, job: Job) -> None: ...
+
+        def run(self, context: rota.Context) -> Outcome:
+            return Outcome(kind="succeeded", result='"echo"')
+
+    app.executor("echo", Echo())
+    app.add_job(Job(name="say", executor="echo"))
+    for _ in range(2):
+        app.start()
+        assert watch.end(app.enqueue("say").id).result == '"echo"'
+        app.stop()
+
+
+def test_a_closed_app_opens_again_when_it_is_used(app: rota.Rota) -> None:
+    @app.job()
+    def note() -> None: ...
+
+    first = note.enqueue()
+    app.close()
+    second = note.enqueue()
+    assert [run.id for run in app.runs("note")] == [second.id, first.id]
+
+
+def test_a_graceful_stop_waits_for_handlers(app: rota.Rota, watch: Watch) -> None:
+    begun = threading.Event()
+
+    @app.job()
+    def work(ctx: rota.Context) -> str:
+        begun.set()
+        assert not ctx.wait(0.2)
+        return "done"
+
+    app.start()
+    made = work.enqueue()
+    assert begun.wait(PATIENCE)
+    app.stop(grace="20s")
+    run = app.control.run(made.id)
+    assert (run.state, run.result) == ("succeeded", '"done"')
+    assert watch.of(made.id)[-1] == "job.completed"
+
+
+def test_what_does_not_end_in_its_grace_is_released_and_finished_by_the_next_start(
+    app: rota.Rota, watch: Watch
+) -> None:
+    gate, late = Gate(), threading.Event()
+
+    @app.job(max_attempts=1)
+    def stubborn(ctx: rota.Context) -> int:
+        if ctx.attempt == 1:
+            gate()
+            late.set()
+        return ctx.attempt
+
+    app.start()
+    made = stubborn.enqueue()
+    gate.wait()
+    begun = time.monotonic()
+    app.stop(grace="100ms")
+    assert time.monotonic() - begun < PATIENCE
+    run = app.control.run(made.id)
+    assert (run.state, run.failures, run.lost, run.attempt) == ("queued", 0, 0, 1)
+    assert attempts(app, made.id) == ["released"]
+    app.start()
+    run = watch.end(made.id)
+    assert (run.state, run.result, run.failures) == ("succeeded", "2", 0)
+    # The first attempt returns at last, and changes nothing.
+    gate.open()
+    assert late.wait(PATIENCE)
+    app.stop()
+    assert app.control.run(made.id).result == "2"
+    assert attempts(app, made.id) == ["released", "succeeded"]
+    assert watch.of(made.id).count("job.started") == 1
+
+
+def test_a_handler_that_looks_ends_early_and_is_done_again(app: rota.Rota, watch: Watch) -> None:
+    begun = threading.Event()
+
+    @app.job(max_attempts=1)
+    def polite(ctx: rota.Context) -> str:
+        if ctx.attempt == 1:
+            begun.set()
+            assert ctx.wait(PATIENCE)
+            assert ctx.stop_reason == "stopping"
+            return "half"
+        return "whole"
+
+    app.start()
+    made = polite.enqueue()
+    assert begun.wait(PATIENCE)
+    app.stop(grace="0s")
+    assert attempts(app, made.id) == ["released"]
+    app.start()
+    assert watch.end(made.id).result == '"whole"'
+
+
+def test_a_coroutine_and_a_process_are_ended_and_done_again(app: rota.Rota, watch: Watch) -> None:
+    begun = threading.Event()
+
+    @app.job(max_attempts=1)
+    async def on_loop(ctx: rota.Context) -> int:
+        if ctx.attempt == 1:
+            begun.set()
+            await asyncio.sleep(600)
+        return ctx.attempt
+
+    app.job(max_attempts=1, isolation="process")(handlers.hang)
+    app.start()
+    coroutine, process = on_loop.enqueue(), app.enqueue("hang")
+    assert begun.wait(PATIENCE)
+    wait_until(lambda: app.storage.run(process.id).progress, "the process")
+    app.stop(grace="0s")
+    for made in (coroutine, process):
+        run = app.control.run(made.id)
+        assert (run.state, run.failures, run.attempt) == ("queued", 0, 1)
+        assert attempts(app, made.id) == ["released"]
+    app.control.cancel(process.id)
+    app.start()
+    assert watch.end(coroutine.id).result == "2"
+
+
+def test_runs_that_have_not_begun_stay_queued(make_app: Callable[..., rota.Rota]) -> None:
+    app, begun = make_app(slots=1), threading.Event()
+
+    @app.job()
+    def work(ctx: rota.Context) -> None:
+        begun.set()
+        ctx.wait(PATIENCE)
+
+    app.start()
+    made = work.enqueue_many([{}] * 4)
+    assert begun.wait(PATIENCE)
+    app.stop(grace="0s")
+    runs = [app.control.run(one.id) for one in made]
+    assert [run.state for run in runs] == ["queued"] * 4
+    assert [(run.attempt, run.failures) for run in runs] == [(1, 0)] + [(0, 0)] * 3
+
+
+def test_claims_stop_before_anything_else_does(make_app: Callable[..., rota.Rota]) -> None:
+    app, gate = make_app(slots=1), Gate()
+    watch = Watch(app)
+
+    @app.job()
+    def work() -> None:
+        gate()
+
+    app.start()
+    first, second = work.enqueue(), work.enqueue()
+    gate.wait()
+    assert app._service is not None
+    promote = app._service.loops["promote"]
+    stop = promote.stop
+
+    def slowly(timeout: float | None = None) -> None:
+        """The slot becomes free while the loops are still being stopped."""
+        gate.open()
+        watch.end(first.id)
+        assert app._service is None
+        stop(timeout)
+
+    promote.stop = slowly  # type: ignore[method-assign]
+    app.stop()
+    assert app.control.run(first.id).state == "succeeded"
+    assert app.control.run(second.id).state == "queued"
+
+
+def test_nothing_fires_and_nothing_is_claimed_after_a_stop(
+    make_app: Callable[..., rota.Rota],
+) -> None:
+    app, client = make_app(), make_app()
+
+    @app.job(every="50ms", overlap="allow")
+    def tick() -> None: ...
+
+    app.start()
+    wait_until(lambda: len(app.runs("tick")) >= 2)
+    app.stop()
+    left = client.control.occurrences("tick", limit=500)
+    made = client.enqueue("tick")
+    app.load()
+    assert client.control.occurrences("tick", limit=500) == left
+    assert client.control.run(made.id).state == "queued"
+    assert client.control.workers() == []
+
+
+def test_jobs_of_one_app_are_left_to_its_own_workers(make_app: Callable[..., rota.Rota]) -> None:
+    one, other = make_app(), make_app()
+
+    @one.job()
+    def mine() -> None: ...
+
+    @other.job()
+    def yours() -> None: ...
+
+    watch = Watch(other)
+    unknown = mine.enqueue()
+    other.start()
+    watch.end(yours.enqueue().id)
+    assert one.control.run(unknown.id).state == "queued"
+
+
+def test_a_worker_takes_only_from_its_queues(make_app: Callable[..., rota.Rota]) -> None:
+    app = make_app(queues=["mail"])
+    watch = Watch(app)
+
+    @app.job(queue="mail")
+    def send() -> None: ...
+
+    @app.job()
+    def other() -> None: ...
+
+    app.start()
+    left = other.enqueue()
+    assert watch.end(send.enqueue().id).state == "succeeded"
+    assert app.control.run(left.id).state == "queued"
+
+
+def test_no_more_handlers_run_at_once_than_there_are_slots(
+    make_app: Callable[..., rota.Rota],
+) -> None:
+    app = make_app(slots=2)
+    guard, running, most = threading.Lock(), 0, 0
+
+    @app.job()
+    def work(ctx: rota.Context) -> None:
+        nonlocal running, most
+        with guard:
+            running += 1
+            most = max(most, running)
+        ctx.wait(0.01)
+        with guard:
+            running -= 1
+
+    app.start()
+    made: list[Any] = work.enqueue_many([{}] * 12)
+    wait_until(lambda: len(app.control.runs(state="succeeded")) == len(made))
+    assert most == 2
+
+
+def test_a_run_whose_worker_died_is_done_by_another(app: rota.Rota, watch: Watch) -> None:
+    from datetime import timedelta
+
+    @app.job(max_attempts=1)
+    def work(ctx: rota.Context) -> int:
+        return ctx.attempt
+
+    made = work.enqueue()
+    (claimed,) = app.storage.claim(
+        "gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20)
+    )
+    app.start()
+    run = watch.end(made.id)
+    assert (run.state, run.result) == ("succeeded", "2")
+    assert (run.lost, run.failures, claimed.attempt) == (1, 0, 1)
+    assert attempts(app, made.id) == ["lost", "succeeded"]
