@@ -386,6 +386,8 @@ class Rota:
             stuck.set()
             stopping.set()
 
+        asked_at = 0.0
+
         def ask(number: int, frame: object) -> None:
             nonlocal asked_at
             if not stopping.is_set():
@@ -393,8 +395,6 @@ class Rota:
                 stopping.set()
             elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
                 os._exit(130)
-
-        asked_at = 0.0
 
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

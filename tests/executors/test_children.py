@@ -174,12 +174,13 @@ def test_a_context_ends_with_its_attempt(begin: Begin) -> None:
     assert again.port.progress == []
 
 
-def test_a_worker_that_cannot_keep_lines_does_not_leave_the_child(executor: PythonExecutor) -> None:
-    port = Port()
+def test_a_worker_that_cannot_keep_lines_does_not_leave_the_child() -> None:
+    children, port = Children(), Port()
     port.answers = {"log": MemoryError("no room")}
     with pytest.raises(MemoryError):
-        executor.run(make_context("talk", port=port))
-    assert not executor._children._busy
+        children.run(make_context("talk", port=port), "1")
+    assert not children._busy
+    children.close()
 
 
 # Reuse

@@ -173,15 +173,19 @@ def _check_edit(rec: Recorder, commit: Commit, before: Any, after: Any, rows: li
         past = following is not None and following <= commit.now and after.kind != "once"
         if past:
             raise Violation(f"{name}: an edit put the cursor at {following}, in the past")
-        # Only after the clock went back, or for an instant that is over, does a new timing lead
-        # to where the ledger was already: there it may know better than the cursor.
-        last = rec.last_ledgered.get(after.id, 0)
-        if following is not None and following <= last:
-            rec.rewound[after.id] = last
+        _check_rewound(rec, after)
     elif after.enabled and not before.enabled:
         _check_resume(commit, before, after, rows)
     elif following != cursor or rows:
         raise Violation(f"{name}: an edit moved the cursor {cursor} -> {following}")
+
+
+def _check_rewound(rec: Recorder, schedule: Any) -> None:
+    """Only after the clock went back, or for an instant that is over, does a cursor come to where
+    the ledger was already: there the ledger may know better."""
+    last = rec.last_ledgered.get(schedule.id, 0)
+    if schedule.next_fire_at is not None and schedule.next_fire_at <= last:
+        rec.rewound[schedule.id] = last
 
 
 def _check_restart(rec: Recorder, commit: Commit, before: Any, after: Any) -> None:
@@ -190,8 +194,12 @@ def _check_restart(rec: Recorder, commit: Commit, before: Any, after: Any) -> No
     interval = _calendar(after.kind, after.expr, after.timezone, after.dst).interval
     if before.next_fire_at != NEVER or after.anchor != "delay" or interval is None:
         raise Violation(f"{commit.verb} moved the cursor of {after.name}")
-    if after.next_fire_at != commit.now + interval // timedelta(microseconds=1):
-        raise Violation(f"{after.name} does not restart one interval from now")
+    expected: int | None = commit.now + interval // timedelta(microseconds=1)
+    if after.ends_at is not None and expected > after.ends_at:
+        expected = None
+    if after.next_fire_at != expected:
+        raise Violation(f"{after.name} restarts at {after.next_fire_at}, not at {expected}")
+    _check_rewound(rec, after)
     last = (after.id, after.last_fired_at, None)
     for run in rec.runs.values():
         mine = (run.schedule_id, run.occurrence, run.retry_of) == last

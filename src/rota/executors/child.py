@@ -94,6 +94,7 @@ class Child:
         self.answers: dict[int, SimpleQueue[Answer]] = {}
         self.numbers = itertools.count(1)
         self.sending = threading.Lock()
+        self.masks = threading.local()
         self.loader = Loader()
         self.progress = Progress(partial(self.ask, "progress", wait=False))
         self.call = 0
@@ -105,7 +106,9 @@ class Child:
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self.terminate)
-        os.register_at_fork(after_in_child=self.forked)
+        os.register_at_fork(
+            before=self.before_fork, after_in_parent=self.after_fork, after_in_child=self.forked
+        )
         threading.Thread(target=self.listen, name="rota-listen", daemon=True).start()
         self.send(Ready())
         while (call := self.next_call()) is not None:
@@ -244,13 +247,22 @@ class Child:
             with suppress(Exception):  # of a callback that the handler gave to `ctx.on_stop`
                 context.stop(stop.reason)
 
+    # When a handler forks, as multiprocessing does
+
+    def before_fork(self) -> None:
+        """Python forgets a signal that reaches a fork in its first moments: let it wait."""
+        self.masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def after_fork(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.masks.before)
+
     def forked(self) -> None:
-        """In a fork of this process: only the original speaks with the worker, and SIGTERM ends
-        it as usual, without an exception (multiprocessing ends its workers so)."""
+        """In the fork: only the original speaks with the worker, and SIGTERM is just the end."""
         self.channel.close()
         self.life.close()
         if signal.getsignal(signal.SIGTERM) == self.terminate:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.after_fork()
 
 
 class Progress:

@@ -356,7 +356,10 @@ SELECT id, expr, last_fired_at FROM {prefix}schedules
 
 -- name: restart_delay_schedule
 -- A schedule that counts from the end of its run: the run has ended, the clock starts.
-UPDATE {prefix}schedules SET next_fire_at = {now} + make_interval(secs => :interval_seconds)
+UPDATE {prefix}schedules
+   SET next_fire_at = CASE WHEN {now} + make_interval(secs => :interval_seconds) > ends_at
+                           THEN NULL
+                           ELSE {now} + make_interval(secs => :interval_seconds) END
  WHERE id = :id AND next_fire_at = :waiting_at;
 
 -- name: lock_schedules

@@ -87,18 +87,20 @@ class ScheduleScript(FireScript):
                 return old
             following, missed = plan_resume(old, now)
             told = f"resumed by {actor.by}"
-            if missed is not None and catch_up is not None:
+            # A disabled schedule fires nothing, also not what it missed.
+            replay = catch_up if old.enabled and missed is not None else None
+            if replay is not None:
                 following = old.next_fire_at
-                told += f", what was missed is made up for (catch-up {catch_up})"
+                told += f", what was missed is made up for (catch-up {replay})"
             elif missed is not None and old.kind == "once":
                 told = f"its time passed while it was paused; marked missed by {actor.by}"
             row = tx.one("resume_schedule", id=old.id, next_fire_at=following, state=told)
             assert row is not None, "the row was paused in this transaction"
             resumed = rows.schedule(row)
-            if catch_up is None:
+            if replay is None:
                 self._record(tx, resumed, missed)
-            elif missed is not None:
-                resumed = self._replay(tx, resumed, catch_up, now)
+            else:
+                resumed = self._replay(tx, resumed, replay, now)
             record_change(tx, resumed, actor, "resume", reason, old, resumed)
             return resumed
 

@@ -239,7 +239,10 @@ SELECT id, expr, last_fired_at FROM {prefix}schedules
 
 -- name: restart_delay_schedule
 -- A schedule that counts from the end of its run: the run has ended, the clock starts.
-UPDATE {prefix}schedules SET next_fire_at = {now} + CAST(:interval_seconds * 1000000 AS INTEGER)
+UPDATE {prefix}schedules
+   SET next_fire_at = CASE WHEN {now} + CAST(:interval_seconds * 1000000 AS INTEGER) > ends_at
+                           THEN NULL
+                           ELSE {now} + CAST(:interval_seconds * 1000000 AS INTEGER) END
  WHERE id = :id AND next_fire_at = :waiting_at;
 
 -- name: lock_schedules
