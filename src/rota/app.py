@@ -29,6 +29,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from rota.config import Settings, load_settings
 from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable, Unknown
+from rota.executors.loading import MAIN
 from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor
 from rota.executors.registry import Registry
@@ -276,6 +277,11 @@ class Rota:
         connection: Any,
         notify: bool,
     ) -> list[Enqueued]:
+        if _in_script_of_child():
+            raise Conflict(
+                f"job {name!r} is enqueued by the top level of a script that a child process runs "
+                "again to find its handler; put it under `if __name__ == '__main__':`"
+            )
         try:
             self._save()
         except Unavailable as fault:
@@ -380,6 +386,8 @@ class Rota:
         When half of the slots are stuck in threads that nothing can end, the process drains
         and executes itself anew.
         """
+        if _in_script_of_child():
+            return  # the script is only searched for a handler; the app runs in the parent
         stopping, stuck = threading.Event(), threading.Event()
 
         def renew() -> None:
@@ -553,6 +561,16 @@ def _named(what: str) -> Iterator[None]:
         yield
     except (Invalid, Unknown) as fault:
         raise type(fault)(f"{what}: {fault}") from None
+
+
+def _in_script_of_child() -> bool:
+    """True while a child process runs the top level of the script that started the worker."""
+    frame = sys._getframe(1) if MAIN in sys.modules else None
+    while frame is not None:
+        if frame.f_globals.get("__name__") == MAIN and frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _user() -> str:

@@ -1,4 +1,4 @@
-"""What the tests of the Python API share: ends to wait for, gates in handlers, plain connections."""
+"""What the tests of the Python API share: ends to wait for, gates for handlers, connections."""
 
 from __future__ import annotations
 

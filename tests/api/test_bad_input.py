@@ -16,7 +16,6 @@ import psycopg
 import pytest
 
 import rota
-from rota.errors import RotaError
 from tests.api.support import Driven, plain
 
 Call = Callable[[rota.Rota], Any]
@@ -42,70 +41,70 @@ def deep(levels: int) -> Any:
     return [deep(levels - 1)] if levels else 1
 
 
-DEFINITIONS: list[tuple[Call, type[Exception], str]] = [
-    (job(schedule="61 * * * *"), rota.Invalid, r"'bad': cron '61 \* .*has minute 61; use 0-59"),
-    (job(schedule="0 0 31 2 *"), rota.Invalid, r"'bad': cron '0 0 31 2 \*' never occurs; check"),
-    (job(schedule=5), rota.Invalid, "'bad': expr 5 must be text"),
+# What is done, what it is told, and which error that is; Invalid where nothing else is said.
+DEFINITIONS: list[tuple[Any, ...]] = [
+    (job(schedule="61 * * * *"), r"'bad': cron '61 \* .*has minute 61; use 0-59"),
+    (job(schedule="0 0 31 2 *"), r"'bad': cron '0 0 31 2 \*' never occurs; check"),
+    (job(schedule=5), "'bad': expr 5 must be text"),
     (
-        job(schedule="@daily", timezone="Berlin/Europe"), rota.Invalid,
+        job(schedule="@daily", timezone="Berlin/Europe"),
         "'bad': timezone 'Berlin/Europe' is unknown; (did you mean|use a name)",
     ),
-    (job(every="soon"), rota.Invalid, "'bad': every 'soon' is not a duration; use text like"),
-    (job(at="tomorrow"), rota.Invalid, "'bad': at 'tomorrow' is not an instant; use ISO 8601"),
-    (job(at="2030-01-01T00:00"), rota.Invalid, "'bad': at .* has no offset; add one, such as"),
-    (job(every="1h", at="x"), rota.Invalid, "'bad': give one of .*, not every and at"),
-    (job(every="1h", overlap="no"), rota.Invalid, "'bad': overlap 'no' is unknown; use queue"),
-    (job(timezone="UTC"), rota.Invalid, "job 'bad': timezone belongs to a schedule; add schedule="),
-    (job(timeout="x"), rota.Invalid, "job 'bad': timeout 'x' is not a duration; use text like"),
-    (job(queue="a b"), rota.Invalid, "job 'bad': queue 'a b' is not a valid name; use 1 to 128"),
-    (job(max_attempts=0), rota.Invalid, "job 'bad': max_attempts 0 must be a whole number from 1"),
-    (job(backoff="linear"), rota.Invalid, "job 'bad': backoff 'linear' is unknown; use none, fixed"),
-    (job(delay="2h"), rota.Invalid, "job 'bad': delay 2h is longer than max_delay 1h; raise"),
-    (job(isolation="vm"), rota.Invalid, "job 'bad': isolation 'vm' is unknown; use thread, process"),
-    (job(concurrency_limit=0), rota.Invalid, "job 'bad': concurrency_limit 0 must be a whole"),
-    (job(max_attempt=3), rota.Invalid, "job 'bad': option 'max_attempt' is unknown; did you mean 'm"),
+    (job(every="soon"), "'bad': every 'soon' is not a duration; use text like"),
+    (job(at="tomorrow"), "'bad': at 'tomorrow' is not an instant; use ISO 8601"),
+    (job(at="2030-01-01T00:00"), "'bad': at .* has no offset; add one, such as"),
+    (job(every="1h", at="x"), "'bad': give one of .*, not every and at"),
+    (job(every="1h", overlap="no"), "'bad': overlap 'no' is unknown; use queue"),
+    (job(timezone="UTC"), "job 'bad': timezone belongs to a schedule; add schedule="),
+    (job(timeout="x"), "job 'bad': timeout 'x' is not a duration; use text like"),
+    (job(queue="a b"), "job 'bad': queue 'a b' is not a valid name; use 1 to 128"),
+    (job(max_attempts=0), "job 'bad': max_attempts 0 must be a whole number from 1"),
+    (job(backoff="linear"), "job 'bad': backoff 'linear' is unknown; use none, fixed"),
+    (job(delay="2h"), "job 'bad': delay 2h is longer than max_delay 1h; raise"),
+    (job(isolation="vm"), "job 'bad': isolation 'vm' is unknown; use thread, process"),
+    (job(concurrency_limit=0), "job 'bad': concurrency_limit 0 must be a whole"),
+    (job(max_attempt=3), "job 'bad': option 'max_attempt' is unknown; did you mean 'm"),
     (
-        job(every="1h", catchup="one"), rota.Invalid,
+        job(every="1h", catchup="one"),
         "job 'bad': option 'catchup' is unknown; did you mean 'catch_up'",
     ),
-    (lambda app: app.job("two words")(work), rota.Invalid, "job name 'two words' is not a valid name"),
-    (lambda app: app.job("good")(work), rota.Conflict, "job 'good' is defined twice; give one of"),
+    (lambda app: app.job("two words")(work), "job name 'two words' is not a valid name"),
+    (lambda app: app.job("good")(work), "job 'good' is defined twice; give one of", rota.Conflict),
     (
-        lambda app: app.job("bad")(lambda *args: None), rota.Invalid,
+        lambda app: app.job("bad")(lambda *args: None),
         r"takes \*args by position, but arguments of a job travel by name; give each",
     ),
     (
-        lambda app: app.job("bad", timeout="1s")(lambda: None), rota.Invalid,
+        lambda app: app.job("bad", timeout="1s")(lambda: None),
         "job 'bad': a child process cannot find .*; move it to the top level of a module, or use",
     ),
-    (schedule(), rota.Invalid, "schedule 'bad': say when: add cron=, every= or at="),
-    (schedule(every="1h", cron="@daily"), rota.Invalid, "schedule 'bad': give one of .* not cron and"),
-    (schedule(name="a b", every="1h"), rota.Invalid, "schedule name 'a b' is not a valid name; use"),
-    (schedule(every="0s"), rota.Invalid, "schedule 'bad': every '0s' must be above zero"),
-    (schedule(every="1h", args={"n": "x"}), rota.BadArguments, "schedule 'bad': job 'good': 'n' must"),
-    (schedule(every="1h", args={"x": {1}}), rota.Invalid, "schedule 'bad': args holds a set, which"),
-    (schedule(every="1h", args=5), rota.Invalid, "schedule 'bad': args 5 must be a mapping"),
+    (schedule(), "schedule 'bad': say when: add cron=, every= or at="),
+    (schedule(every="1h", cron="@daily"), "schedule 'bad': give one of .* not cron and"),
+    (schedule(name="a b", every="1h"), "schedule name 'a b' is not a valid name; use"),
+    (schedule(every="0s"), "schedule 'bad': every '0s' must be above zero"),
+    (schedule(every="1h", args={"n": "x"}), "schedule 'bad': job 'good': 'n' must"),
+    (schedule(every="1h", args={"x": {1}}), "schedule 'bad': args holds a set, which"),
+    (schedule(every="1h", args=5), "schedule 'bad': args 5 must be a mapping"),
     (
-        schedule(every="1h", args={"x": "y" * 300_000}), rota.Invalid,
+        schedule(every="1h", args={"x": "y" * 300_000}),
         "schedule 'bad': job 'good': args takes 300,.* the limit is 262,144",
     ),
-    (schedule(every="1h", paused=True), rota.Invalid, "schedule 'bad': option 'paused' is unknown;"),
-    (schedule(every="1h", jiter=1), rota.Invalid, "'bad': option 'jiter' is unknown; did you mean 'j"),
+    (schedule(every="1h", paused=True), "schedule 'bad': option 'paused' is unknown;"),
+    (schedule(every="1h", jiter=1), "'bad': option 'jiter' is unknown; did you mean 'j"),
     (
-        schedule(every="1h", retry={"max_attempt": 3}), rota.Invalid,
+        schedule(every="1h", retry={"max_attempt": 3}),
         "schedule 'bad': retry 'max_attempt' is unknown; did you mean 'max_attempts'",
     ),
-    (schedule(every="1h", retry=3), rota.Invalid, "schedule 'bad': retry 3 must be a retry policy"),
+    (schedule(every="1h", retry=3), "schedule 'bad': retry 3 must be a retry policy"),
 ]  # fmt: skip
 
 
 def test_a_bad_definition_is_refused_and_leaves_nothing(driven: Driven) -> None:
     app = driven.app
     app.job("good")(work)
-    for call, error, message in DEFINITIONS:
-        with pytest.raises(error, match=message) as caught:
+    for call, message, *error in DEFINITIONS:
+        with pytest.raises(*error or [rota.Invalid], match=message):
             call(app)
-        assert isinstance(caught.value, RotaError)
     assert [one.name for one in app.jobs()] == ["good"]
     assert [one["name"] for one in app.control.jobs()] == ["good"]
     assert app.control.schedules() == []
@@ -115,44 +114,44 @@ def test_a_bad_definition_is_refused_and_leaves_nothing(driven: Driven) -> None:
     assert [run.state for run in driven.drain()] == ["succeeded"]
 
 
-ENQUEUES: list[tuple[Call, type[Exception], str]] = [
-    (enqueue("nope"), rota.Unknown, "job 'nope' does not exist; `rota jobs` lists them"),
-    (enqueue("two words"), rota.Invalid, "job name 'two words' is not a valid name; use 1 to"),
-    (enqueue("good", {"n": "x"}), rota.BadArguments, r"job 'good': 'n' must be integer, not str \(it"),
-    (enqueue("good", {"x": object()}), rota.Invalid, "job 'good': args are not JSON: .*object"),
-    (enqueue("good", {"x": float("nan")}), rota.Invalid, "job 'good': args holds nan, which JSON"),
-    (enqueue("good", {"x": 2**64}), rota.Invalid, "job 'good': args holds a whole number past 64"),
-    (enqueue("good", {"x": {1: 2}}), rota.Invalid, "job 'good': args has the key 1; JSON keys are"),
-    (enqueue("good", {"x": "\ud800"}), rota.Invalid, "job 'good': args .*surrogate"),
-    (enqueue("good", {"x": deep(64)}), rota.Invalid, "job 'good': args is nested deeper than 64 le"),
-    (enqueue("good", {"x": deep(900)}), rota.Invalid, "job 'good': args is nested deeper than 64"),
-    (enqueue("good", {"x": "y" * 262_144}), rota.Invalid, "job 'good': args takes 262,.*Store large"),
-    (enqueue("good", 5), rota.Invalid, "job 'good': args are not JSON"),
-    (enqueue(delay="soon"), rota.Invalid, "job 'good': delay 'soon' is not a duration; use text"),
-    (enqueue(delay=-1), rota.Invalid, "job 'good': delay -1 must be zero or more"),
-    (enqueue(at="noon"), rota.Invalid, "job 'good': at 'noon' is not an instant; use ISO 8601"),
-    (enqueue(at="2026-01-01"), rota.Invalid, "job 'good': at '2026-01-01' has no offset; add one"),
-    (enqueue(at="2026-01-01T00:00Z", delay=1), rota.Invalid, "job 'good': give delay or at, not"),
-    (enqueue(priority="high"), rota.Invalid, "job 'good': priority 'high' must be a whole number"),
-    (enqueue(key=""), rota.Invalid, "job 'good': key '' must be text of 1 to 512 characters"),
-    (enqueue(key="k", key_ttl=0), rota.Invalid, "job 'good': key_ttl 0 must be above zero"),
-    (enqueue(queue=""), rota.Invalid, "job 'good': queue '' is not a valid name"),
-    (enqueue(queue="a b"), rota.Invalid, "job 'good': queue 'a b' is not a valid name; use"),
-    (enqueue(concurrency_key=""), rota.Invalid, "job 'good': concurrency_key '' must be text"),
-    (enqueue(concurrency_key="k", concurrency_limit=0), rota.Invalid, "'good': concurrency_limit 0"),
-    (enqueue(max_attempts=0), rota.Invalid, "job 'good': max_attempts 0 must be a whole number"),
-    (enqueue(timeout="x"), rota.Invalid, "job 'good': timeout 'x' is not a duration; use text"),
-    (enqueue(correlation_id={}), rota.Invalid, "job 'good': correlation_id {} must be text"),
-    (enqueue(prioritty=1), rota.Invalid, "'good': option 'prioritty' is unknown; did you mean 'prior"),
-    (enqueue(zzz=1), rota.Invalid, "job 'good': option 'zzz' is unknown; use at, concurrency_key"),
+ENQUEUES: list[tuple[Any, ...]] = [
+    (enqueue("nope"), "job 'nope' does not exist; `rota jobs` lists them", rota.Unknown),
+    (enqueue("two words"), "job name 'two words' is not a valid name; use 1 to"),
+    (enqueue("good", {"n": "x"}), r"job 'good': 'n' must be integer, not str \(it"),
+    (enqueue("good", {"x": object()}), "job 'good': args are not JSON: .*object"),
+    (enqueue("good", {"x": float("nan")}), "job 'good': args holds nan, which JSON"),
+    (enqueue("good", {"x": 2**64}), "job 'good': args holds a whole number past 64"),
+    (enqueue("good", {"x": {1: 2}}), "job 'good': args has the key 1; JSON keys are"),
+    (enqueue("good", {"x": "\ud800"}), "job 'good': args .*surrogate"),
+    (enqueue("good", {"x": deep(64)}), "job 'good': args is nested deeper than 64 le"),
+    (enqueue("good", {"x": deep(900)}), "job 'good': args is nested deeper than 64"),
+    (enqueue("good", {"x": "y" * 262_144}), "job 'good': args takes 262,.*Store large"),
+    (enqueue("good", 5), "job 'good': args are not JSON"),
+    (enqueue(delay="soon"), "job 'good': delay 'soon' is not a duration; use text"),
+    (enqueue(delay=-1), "job 'good': delay -1 must be zero or more"),
+    (enqueue(at="noon"), "job 'good': at 'noon' is not an instant; use ISO 8601"),
+    (enqueue(at="2026-01-01"), "job 'good': at '2026-01-01' has no offset; add one"),
+    (enqueue(at="2026-01-01T00:00Z", delay=1), "job 'good': give delay or at, not"),
+    (enqueue(priority="high"), "job 'good': priority 'high' must be a whole number"),
+    (enqueue(key=""), "job 'good': key '' must be text of 1 to 512 characters"),
+    (enqueue(key="k", key_ttl=0), "job 'good': key_ttl 0 must be above zero"),
+    (enqueue(queue=""), "job 'good': queue '' is not a valid name"),
+    (enqueue(queue="a b"), "job 'good': queue 'a b' is not a valid name; use"),
+    (enqueue(concurrency_key=""), "job 'good': concurrency_key '' must be text"),
+    (enqueue(concurrency_key="k", concurrency_limit=0), "'good': concurrency_limit 0"),
+    (enqueue(max_attempts=0), "job 'good': max_attempts 0 must be a whole number"),
+    (enqueue(timeout="x"), "job 'good': timeout 'x' is not a duration; use text"),
+    (enqueue(correlation_id={}), "job 'good': correlation_id {} must be text"),
+    (enqueue(prioritty=1), "'good': option 'prioritty' is unknown; did you mean 'prior"),
+    (enqueue(zzz=1), "job 'good': option 'zzz' is unknown; use at, concurrency_key"),
 ]  # fmt: skip
 
 
 def test_a_bad_enqueue_is_refused_and_leaves_nothing(driven: Driven) -> None:
     app = driven.app
     good = app.job("good")(work)
-    for call, error, message in ENQUEUES:
-        with pytest.raises(error, match=message):
+    for call, message, *error in ENQUEUES:
+        with pytest.raises(*error or [rota.Invalid], match=message):
             call(app)
     with pytest.raises(rota.Invalid, match="number of runs in one call 100001 must be a whole"):
         good.enqueue_many([{}] * 100_001)
@@ -164,9 +163,11 @@ def test_a_bad_enqueue_is_refused_and_leaves_nothing(driven: Driven) -> None:
 def test_a_schedule_that_cannot_be_saved_is_named_and_not_kept(app: rota.Rota) -> None:
     app.job("good")(work)
     app.start()
-    with pytest.raises(rota.Unknown, match="schedule 'bad': job 'nope' does not exist; `rota jobs`"):
+    with pytest.raises(
+        rota.Unknown, match="schedule 'bad': job 'nope' does not exist; `rota jobs`"
+    ):
         app.schedule("bad", job="nope", every="1h")
-    with pytest.raises(rota.Invalid, match="schedule 'late': .* has no occurrence from now on"):
+    with pytest.raises(rota.Invalid, match=r"schedule 'late': .* has no occurrence from now on"):
         app.schedule("late", job="good", every="1h", ends_at="2020-01-01T00:00Z")
     assert app.control.schedules() == []
     app.enqueue("good")
@@ -185,9 +186,13 @@ def test_a_schedule_that_cannot_be_saved_keeps_the_app_from_starting(app: rota.R
 def test_settings_are_checked_when_the_app_is_made() -> None:
     with pytest.raises(rota.Invalid, match="setting 'slotz' is unknown; did you mean 'slots'"):
         rota.Rota("sqlite:///:memory:", slotz=5)
-    with pytest.raises(rota.Invalid, match=r"database 'rota.db' is not a URL; use sqlite:///rota.db"):
+    with pytest.raises(
+        rota.Invalid, match=r"database 'rota.db' is not a URL; use sqlite:///rota.db"
+    ):
         rota.Rota("rota.db")
-    with pytest.raises(rota.Invalid, match="database 'oracle' is unknown; use sqlite:///rota.db or"):
+    with pytest.raises(
+        rota.Invalid, match=r"database 'oracle' is unknown; use sqlite:///rota.db or"
+    ):
         _ = rota.Rota("oracle://x").control
 
 
@@ -212,7 +217,8 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         with pytest.raises(rota.Unavailable) as caught:
             use()
         assert str(caught.value) == (
-            f"{path} cannot be opened; check that the folder {path.parent} exists and may be written"
+            f"{path} cannot be opened; check that the folder {path.parent} exists "
+            "and may be written"
         )
     assert not path.parent.exists()
 
@@ -288,13 +294,17 @@ def test_a_closed_port_is_named_without_the_password() -> None:
 
 
 def test_a_host_that_is_not_there_is_named() -> None:
-    with pytest.raises(rota.Unavailable, match=r"nowhere\.invalid/rota does not answer .*check the"):
+    with pytest.raises(
+        rota.Unavailable, match=r"nowhere\.invalid/rota does not answer .*check the"
+    ):
         define("postgresql://me@nowhere.invalid/rota").enqueue("good")
 
 
 def test_a_database_that_is_not_there_is_named(migrated_database: str) -> None:
     missing = migrated_database.rpartition("/")[0] + "/nowhere"
-    with pytest.raises(rota.Unavailable, match="/nowhere does not answer .*check the names of the"):
+    with pytest.raises(
+        rota.Unavailable, match=r"/nowhere does not answer .*check the names of the"
+    ):
         define(missing).start()
 
 
@@ -311,7 +321,7 @@ def test_a_read_only_server_is_named(copied_database: str) -> None:
     name = copied_database.rpartition("/")[2]
     with psycopg.connect(copied_database, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    with pytest.raises(rota.ReadOnly, match="cannot be written .*point `database` at the primary"):
+    with pytest.raises(rota.ReadOnly, match=r"cannot be written .*point `database` at the primary"):
         define(copied_database).enqueue("good")
 
 
@@ -333,15 +343,13 @@ def test_a_store_of_a_newer_rota_is_refused_and_left_alone(database: str, engine
 def test_a_store_that_is_locked_by_somebody_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rota.storage.sqlite import engine
-
-    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("rota.storage.sqlite.engine.BUSY_SECONDS", 0.1)
     path = tmp_path / "rota.db"
     app = define(f"sqlite:///{path}")
     app.load()
     locker = sqlite3.connect(path, isolation_level=None)
     locker.execute("BEGIN IMMEDIATE")
-    with pytest.raises(rota.Unavailable, match="was locked by another process .*look for a long"):
+    with pytest.raises(rota.Unavailable, match=r"was locked by another process .*look for a long"):
         app.enqueue("good")
     locker.rollback()
     assert app.enqueue("good").created

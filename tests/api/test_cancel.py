@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -170,17 +171,13 @@ def test_a_process_is_ended(app: rota.Rota, watch: Watch) -> None:
 
 
 def test_a_cancel_of_a_run_whose_worker_is_gone_is_done_by_rescue(app: rota.Rota) -> None:
-    from datetime import timedelta
-
     watch = Watch(app)
 
     @app.job()
     def work() -> None: ...
 
     made = work.enqueue()
-    app.storage.claim(
-        "gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=50)
-    )
+    app.storage.claim("gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=50))
     app.control.cancel(made.id, "wrong data")
     app.start()
     run = watch.end(made.id)

@@ -331,7 +331,9 @@ def test_an_argument_that_is_also_an_option_is_refused_with_the_way_out(driven: 
         return key
 
     for given in ({"key": "a"}, {"notify": False}):
-        with pytest.raises(rota.Invalid, match="is an argument of the job and an option of enqueue"):
+        with pytest.raises(
+            rota.Invalid, match="is an argument of the job and an option of enqueue"
+        ):
             note.enqueue(**given)
     assert driven.app.runs("note") == []
     note.enqueue_many([{"key": "a"}])

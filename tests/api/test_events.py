@@ -140,6 +140,4 @@ def test_a_run_of_a_schedule_tells_its_occurrence(driven: Driven) -> None:
 def test_an_event_of_no_known_name_is_refused(app: rota.Rota) -> None:
     with pytest.raises(rota.Invalid) as caught:
         app.on("job.finished")(lambda event: None)
-    assert str(caught.value) == (
-        f"event 'job.finished' is unknown; use one of {', '.join(NAMES)}"
-    )
+    assert str(caught.value) == (f"event 'job.finished' is unknown; use one of {', '.join(NAMES)}")

@@ -147,9 +147,7 @@ def test_a_run_that_rescue_ends_leaves_one_row(app: rota.Rota, watch: Watch, tal
     assert watch.end(made.id).state == "dead"
     assert tally() == [(made.id, "dead")]
     # The worker was not dead but slow: what it says now is fenced out, and adds nothing.
-    settler = Settler(
-        app.storage, jobs={}, max_lost=1, events=app.events, hearer_of=app._hearer_of
-    )
+    settler = Settler(app.storage, jobs={}, max_lost=1, events=app.events, hearer_of=app._hearer_of)
     settler.settle_now([(claimed, Outcome(kind="succeeded", result='"late"'))])
     assert app.storage.run(made.id).state == "dead"
     assert tally() == [(made.id, "dead")]
@@ -166,7 +164,9 @@ def test_an_end_after_redo_leaves_a_row_of_its_own(
     assert tally() == [(made.id, "succeeded")] * 2
 
 
-@pytest.mark.parametrize(("job", "detail"), [("broken", "no_such_table"), ("rude", "no statements")])
+@pytest.mark.parametrize(
+    ("job", "detail"), [("broken", "no_such_table"), ("rude", "no statements")]
+)
 def test_a_run_ends_also_when_its_addition_fails(
     app: rota.Rota, watch: Watch, tally: Tally, job: str, detail: str
 ) -> None:
@@ -198,7 +198,9 @@ def test_the_executor_refuses_a_job_it_cannot_run(app: rota.Rota) -> None:
         app.add_job(Job(name="empty", executor="tally"))
     with pytest.raises(rota.Unknown, match="executor 'taly' is unknown; did you mean 'tally'"):
         app.add_job(Job(name="typo", executor="taly"))
-    with pytest.raises(rota.Invalid, match="executor 'broken' of package 'rota-tally' could not be"):
+    with pytest.raises(
+        rota.Invalid, match="executor 'broken' of package 'rota-tally' could not be"
+    ):
         app.add_job(Job(name="missing", executor="broken"))
     assert {job.name for job in app.jobs()} == {"work", "fail", "wait", "broken", "rude"}
 
@@ -207,9 +209,7 @@ def test_a_process_without_the_package_leaves_its_runs_alone(
     app: rota.Rota, make_app: Callable[..., rota.Rota], tally: Tally, monkeypatch: Any
 ) -> None:
     waiting, gone = app.enqueue("work", delay="1h"), app.enqueue("work")
-    app.storage.claim(
-        "gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20)
-    )
+    app.storage.claim("gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20))
     monkeypatch.setattr("rota.executors.registry.entry_points", lambda group: [])
     elsewhere = make_app(max_lost=1)
     with pytest.raises(rota.Conflict, match="only be cancelled where its executor is installed"):

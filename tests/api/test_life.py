@@ -6,11 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import rota
+from rota.model.job import Job
+from rota.model.outcome import Outcome
 from tests.api import handlers
 from tests.api.support import PATIENCE, Gate, Watch, wait_until
 
@@ -60,9 +63,6 @@ def test_a_stopped_app_starts_again(app: rota.Rota, watch: Watch) -> None:
 
 
 def test_a_given_executor_is_there_after_a_restart(app: rota.Rota, watch: Watch) -> None:
-    from rota.model.job import Job
-    from rota.model.outcome import Outcome
-
     class Echo:
         def check(self, job: Job) -> None: ...
 
@@ -303,8 +303,6 @@ def test_no_more_handlers_run_at_once_than_there_are_slots(
 
 
 def test_a_run_whose_worker_died_is_done_by_another(app: rota.Rota, watch: Watch) -> None:
-    from datetime import timedelta
-
     @app.job(max_attempts=1)
     def work(ctx: rota.Context) -> int:
         return ctx.attempt

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -162,7 +163,7 @@ def test_a_delay_schedule_counts_from_the_end_of_its_run(driven: Driven) -> None
     driven.app.load()
     driven.advance("1 hour")
     occurrences = fired(driven, "slow")
-    gaps = {late - early for early, late in zip(occurrences, occurrences[1:], strict=False)}
+    gaps = {late - early for early, late in pairwise(occurrences)}
     assert gaps == {timedelta(minutes=17)}
 
 
@@ -187,7 +188,10 @@ def test_missed_occurrences_become_one_run(driven: Driven) -> None:
     driven.drain()
     assert missed == [5]
     ledger: list[Any] = driven.control.occurrences("tick")
-    assert sorted((row["outcome"], row["count"]) for row in ledger) == [("coalesced", 4), ("fired", 1)]
+    assert sorted((row["outcome"], row["count"]) for row in ledger) == [
+        ("coalesced", 4),
+        ("fired", 1),
+    ]
 
 
 @pytest.mark.parametrize("part", ["scheduler", "worker"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -70,8 +72,6 @@ def test_runs_that_make_runs_are_drained_too() -> None:
 
 
 def test_every_kind_of_handler_runs_in_the_test_itself() -> None:
-    import os
-
     app = TestApp()
 
     @app.job()
@@ -98,7 +98,7 @@ async def test_inside_a_running_event_loop() -> None:
     assert [run.result for run in app.drain()] == ['"loop"']
 
 
-def test_an_app_from_elsewhere_is_tested_without_its_database(tmp_path: object) -> None:
+def test_an_app_from_elsewhere_is_tested_without_its_database(tmp_path: Path) -> None:
     app = rota.Rota(f"sqlite:///{tmp_path}/never.db")
 
     @app.job(every="1h")
@@ -110,26 +110,29 @@ def test_an_app_from_elsewhere_is_tested_without_its_database(tmp_path: object) 
             assert len(driver.advance("3 hours")) == 3
             assert len(app.runs("tick")) == 3
             tick.enqueue(key="k")
-    import pathlib
-
-    assert list(pathlib.Path(str(tmp_path)).iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_an_app_has_its_own_store_again_after_a_test_that_failed(tmp_path: object) -> None:
+def test_an_app_has_its_own_store_again_after_a_test_that_failed(tmp_path: Path) -> None:
     app = rota.Rota(f"sqlite:///{tmp_path}/rota.db")
 
     @app.job()
     def note() -> None: ...
 
     first = note.enqueue()
-    with pytest.raises(ValueError, match="inside"), in_memory(app):
-        assert app.runs("note") == []
-        raise ValueError("inside")
+
+    def fail() -> None:
+        with in_memory(app):
+            assert app.runs("note") == []
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail()
     assert [run.id for run in app.runs("note")] == [first.id]
     app.close()
 
 
-def test_a_running_app_is_not_taken_over(tmp_path: object) -> None:
+def test_a_running_app_is_not_taken_over(tmp_path: Path) -> None:
     app = rota.Rota(f"sqlite:///{tmp_path}/rota.db")
     app.start()
     with pytest.raises(rota.Conflict, match="the app is running; stop it before a test uses it"):

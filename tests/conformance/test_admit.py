@@ -129,6 +129,13 @@ def test_held_keys_are_told_once_each_in_pages(store: Store, place: Place) -> No
     assert store.held_keys("", 10) == ["c/a", "c/b", "c/c"]
 
 
+def test_who_owns_a_key_and_who_waits_for_it_is_known(store: Store) -> None:
+    ids = enqueue_many(store, 5, concurrency_key="c", concurrency_limit=2)
+    assert sorted(run.id for run in store.slot_owners("c/c")) == sorted(ids[:2])
+    assert store.count_held("c/c") == 3
+    assert (store.slot_owners("c/d"), store.count_held("c/d")) == ([], 0)
+
+
 # Handing on
 
 

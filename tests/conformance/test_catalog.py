@@ -292,6 +292,45 @@ def test_a_resume_records_what_was_missed_and_does_not_replay_it(
     assert tick(store) == 1
 
 
+def test_a_resume_may_catch_up_with_one_run(store: Store, clock: VirtualClock) -> None:
+    schedule = put_schedule(store)
+    store.pause_schedule("schedule", None, ME)
+    clock.advance("35s")
+    resumed = store.resume_schedule("schedule", None, ME, catch_up="one")
+    assert (resumed.paused, resumed.next_fire_at) == (False, clock.after("5s"))
+    assert store.schedule_named("schedule").next_fire_at == resumed.next_fire_at
+    assert [run.missed_count for run in all_runs(store)] == [3]
+    assert outcomes(store, schedule) == ["fired", "coalesced"]
+
+
+def test_a_resume_may_catch_up_with_all(store: Store, clock: VirtualClock) -> None:
+    schedule = put_schedule(store, overlap="queue", catch_up_limit=2)
+    store.pause_schedule("schedule", None, ME)
+    clock.advance("55s")
+    store.resume_schedule("schedule", None, ME, catch_up="all")
+    assert [run.state for run in all_runs(store)] == ["queued", *["held"] * 4]
+    assert outcomes(store, schedule) == ["fired"] * 5
+    assert tick(store) == 0
+
+
+def test_a_once_past_its_time_may_be_caught_up(store: Store, clock: VirtualClock) -> None:
+    put_schedule(store, kind="once", expr=clock.after("10s").isoformat())
+    store.pause_schedule("schedule", None, ME)
+    clock.advance("1m")
+    assert store.resume_schedule("schedule", None, ME, catch_up="one").next_fire_at is None
+    assert len(all_runs(store)) == 1
+
+
+def test_a_disabled_schedule_catches_up_with_nothing(store: Store, clock: VirtualClock) -> None:
+    schedule = put_schedule(store)
+    store.pause_schedule("schedule", None, ME)
+    put_schedule(store, enabled=False)
+    clock.advance("35s")
+    store.resume_schedule("schedule", None, ME, catch_up="all")
+    assert all_runs(store) == []
+    assert outcomes(store, schedule) == ["missed"]
+
+
 def test_a_resume_in_time_misses_nothing(store: Store, clock: VirtualClock) -> None:
     schedule = put_schedule(store)
     store.pause_schedule("schedule", None, ME)
@@ -399,6 +438,18 @@ def test_the_ledger_is_read_in_pages_newest_first(store: Store, clock: VirtualCl
     assert [row["occurrence"] for row in page] == [clock(), clock() - timedelta(seconds=10)]
     rest = store.list_occurrences(schedule.id, before=page[-1]["occurrence"], limit=9)
     assert len(rest) == 3
+
+
+def test_an_instant_is_found_in_the_ledger(store: Store, clock: VirtualClock) -> None:
+    schedule = put_schedule(store)
+    clock.advance("45s")
+    tick(store)
+    first, stretch = ledger(store, schedule)
+    assert store.occurrence_at(schedule.id, first["occurrence"]) == first
+    within = first["occurrence"] + timedelta(seconds=20)
+    assert store.occurrence_at(schedule.id, within) == stretch
+    assert store.occurrence_at(schedule.id, clock.after("5s")) is None
+    assert store.occurrence_at(schedule.id + 1, within) is None
 
 
 def test_the_installation_is_known(store: Store) -> None:

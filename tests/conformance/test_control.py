@@ -98,10 +98,10 @@ def test_a_run_cancelled_while_running_can_be_redone(store: Store) -> None:
     run = claim_one(store)
     store.cancel_run(run_id, None, ME)
     settle(store, run, "cancelled")
-    store.redo_run(run_id, None, ME)
+    assert store.redo_run(run_id, None, ME).cancel_requested_at is None
     store.promote(10)
-    settle(store, claim_one(store))
-    assert states(store, [run_id]) == ["succeeded"]
+    settle(store, claim_one(store), "failed")
+    assert states(store, [run_id]) == ["waiting"]
 
 
 def test_a_redo_of_a_fired_run_moves_no_cursor(store: Store, clock: VirtualClock) -> None:
@@ -274,6 +274,16 @@ def test_runs_are_filtered_by_what_they_are(store: Store, clock: VirtualClock) -
     assert [run.id for run in store.list_runs(queue="heavy", limit=9)] == [heavy]
     assert store.list_runs(job="job", state="queued", queue="default", limit=9) == []
     assert store.list_runs(schedule_id=schedule.id, state="dead", limit=9) == []
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
+    ids = [f"{start}-0000-4000-8000-000000000000" for start in ("aaaa0000", "aaaa1111", "bbbb0000")]
+    for run_id in ids:
+        enqueue(store, id=run_id)
+    assert store.run_ids("aaaa", limit=9) == ids[:2]
+    assert store.run_ids("aaaa", limit=1) == ids[:1]
+    assert store.run_ids("aaaa1", limit=9) == store.run_ids(ids[1], limit=9) == ids[1:2]
+    assert store.run_ids("c", limit=9) == []
 
 
 def test_the_overview_counts(store: Store, clock: VirtualClock) -> None:

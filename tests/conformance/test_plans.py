@@ -20,10 +20,8 @@ from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
 from rota.model.transitions import STATES
 from rota.storage.engine import Row
-from rota.storage.postgres.engine import PostgresTransaction
 from rota.storage.postgres.store import open_postgres
 from rota.storage.scripts.claim import LogLine
-from rota.storage.sqlite.engine import SqliteTransaction
 from rota.storage.store import Store
 from tests.conformance.support import (
     FAR,
@@ -316,9 +314,8 @@ def explaining(statement: Any) -> Any:
 def walks(crowded: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The walks over large tables in the plan of every statement that is sent, by its name."""
     found: dict[str, list[str]] = {}
-    is_sqlite = crowded.engine == "sqlite"
-    transaction: Any = SqliteTransaction if is_sqlite else PostgresTransaction
-    read = sqlite_walks if is_sqlite else postgres_walks
+    transaction: Any = crowded.open().engine.read(type)
+    read = sqlite_walks if crowded.engine == "sqlite" else postgres_walks
 
     def watch(method: str) -> None:
         real = getattr(transaction, method)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from rota.errors import Unknown
 from rota.model.retry import ONCE
+from rota.model.schedule import Schedule
 from rota.model.transitions import PENDING
 from rota.storage.scripts.claim import LogLine
 from rota.storage.store import Store
 from tests.conformance.support import (
+    BEGINNING,
     ME,
     Place,
     VirtualClock,
@@ -19,6 +23,7 @@ from tests.conformance.support import (
     enqueue,
     enqueue_many,
     ledger,
+    overwrite,
     put_schedule,
     settle,
     tick,
@@ -26,6 +31,7 @@ from tests.conformance.support import (
 )
 
 DAY = 86_400.0
+SECOND = timedelta(seconds=1)
 
 
 def ended(store: Store, kind: str = "succeeded", **options: object) -> str:
@@ -164,3 +170,79 @@ def test_the_ledger_of_a_dropped_schedule_ages_like_any_other(
     assert len(ledger(store, schedule)) == 1
     clock.advance("2d")
     assert store.prune_occurrences(age_seconds=DAY, limit=9) == 1
+
+
+# Folding
+
+
+def fold(store: Store, schedule_id: int, *, keep_rows: int = 10_000, limit: int = 100) -> int:
+    return store.fold_ledger(schedule_id, age_seconds=DAY, keep_rows=keep_rows, limit=limit)
+
+
+def told(store: Store, schedule: Schedule) -> list[tuple[str, int]]:
+    return [(row["outcome"], row["count"]) for row in ledger(store, schedule)]
+
+
+@pytest.fixture
+def filled(store: Store, clock: VirtualClock) -> Schedule:
+    """A schedule with the ledger fired, fired, fired, skipped, skipped."""
+    schedule = put_schedule(store, overlap="queue", catch_up="all")
+    clock.advance("30s")
+    tick(store)
+    put_schedule(store, overlap="skip", catch_up="all")
+    clock.advance("20s")
+    tick(store)
+    return schedule
+
+
+def test_old_neighbours_with_the_same_outcome_are_folded(
+    store: Store, clock: VirtualClock, filled: Schedule
+) -> None:
+    before = ledger(store, filled)
+    clock.advance("1d")
+    assert fold(store, filled.id) == 2
+    assert told(store, filled) == [("fired", 3), ("skipped", 1), ("skipped", 1)]
+    clock.advance("1us")
+    assert fold(store, filled.id) == 1
+    assert fold(store, filled.id) == 0
+    assert told(store, filled) == [("fired", 3), ("skipped", 2)]
+    first, second = ledger(store, filled)
+    assert (first["occurrence"], first["last_occurrence"]) == (
+        before[0]["occurrence"],
+        before[2]["occurrence"],
+    )
+    assert second["last_occurrence"] == before[4]["occurrence"]
+
+
+def test_the_newest_rows_are_not_folded(store: Store, filled: Schedule) -> None:
+    before = ledger(store, filled)
+    assert fold(store, filled.id, keep_rows=5) == 0
+    assert fold(store, filled.id, keep_rows=2) > 0
+    assert ledger(store, filled)[-2:] == before[-2:]
+
+
+def test_folding_is_bounded(store: Store, clock: VirtualClock, filled: Schedule) -> None:
+    clock.advance("2d")
+    assert fold(store, filled.id, limit=2) == 1
+    assert told(store, filled)[0] == ("fired", 2)
+
+
+def test_nothing_is_folded_past_the_cursor(
+    store: Store, clock: VirtualClock, filled: Schedule
+) -> None:
+    clock.advance("2d")
+    overwrite(store, store.schedule_named("schedule"), next_fire_at=BEGINNING + 20 * SECOND)
+    assert fold(store, filled.id) == 0
+    assert len(ledger(store, filled)) == 5
+
+
+def test_ledgers_are_told_in_pages_also_of_dropped_schedules(
+    store: Store, clock: VirtualClock
+) -> None:
+    ids = [put_schedule(store, name, overlap="allow").id for name in ("a", "b", "c")]
+    put_schedule(store, "silent", expr="1d")
+    clock.advance("10s")
+    tick(store)
+    store.drop_schedule("b", None, ME)
+    assert store.ledger_ids(after=0, limit=9) == ids
+    assert store.ledger_ids(after=ids[0], limit=1) == ids[1:2]

@@ -100,16 +100,17 @@ Begin = Callable[..., Attempt]
 
 
 @pytest.fixture(scope="module")
-def executor() -> Iterator[PythonExecutor]:
-    made = PythonExecutor(kill_after=0.3)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as pool:
         yield pool
+
+
+@pytest.fixture(scope="module")
+def executor(threads: ThreadPoolExecutor) -> Iterator[PythonExecutor]:
+    """Closed before the threads: then none of them waits for a handler for ever."""
+    made = PythonExecutor(kill_after=0.3)
+    yield made
+    made.close()
 
 
 @pytest.fixture

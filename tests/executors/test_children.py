@@ -136,6 +136,13 @@ def test_many_lines_are_cut_with_a_note(begin: Begin) -> None:
     assert attempt.port.lines[-1] == "[2,000 more lines were cut]"
 
 
+@pytest.mark.usefixtures("alone")
+def test_the_first_progress_of_a_call_is_told_at_once(begin: Begin) -> None:
+    assert begin("report", {"steps": 1}).outcome.kind == "succeeded"
+    # It cannot be told later: no other thread runs while this handler works.
+    assert begin("hold_the_gil").working().stop("lost").outcome.kind == "lost"
+
+
 def test_progress_is_thinned_but_the_last_one_arrives(begin: Begin) -> None:
     attempt = begin("report", {"steps": 5_000})
     assert attempt.outcome.kind == "succeeded"

@@ -74,6 +74,7 @@ class Process:
         self.world, self.number, self.parts, self.jobs = world, number, parts, jobs
         self.slots, self.batch, self.retention = slots, batch, retention
         self.incarnation = 0
+        self.cut_off_until = 0
         self.alive = self.stopping = False
         self.loops: dict[str, Actor] = {}
         self.handlers: list[Handler] = []
@@ -188,8 +189,17 @@ class Process:
             self.world.kill(actor)
         self.loops, self.handlers = {}, []
 
-    def freeze(self, until: int) -> None:
+    def cut_off(self) -> None:
+        """The network is gone for this process, and only for it."""
+        self.cut_off_until = self.world.clock.elapsed + self.world.rng.randrange(
+            2 * self.world.lease
+        )
+        told = f"{self.name} is cut off until {self.cut_off_until / SECOND:.6f}"
+        self.world.note(self.world.nobody, told)
+
+    def freeze(self) -> None:
         """As if stopped by a signal: nothing in it goes on, renewals included."""
+        until = self.world.clock.elapsed + self.world.rng.randrange(3 * self.world.lease)
         self.world.note(self.world.nobody, f"{self.name} is frozen until {until / SECOND:.6f}")
         for actor in (*self.loops.values(), *self.handlers):
             actor.frozen_until = until

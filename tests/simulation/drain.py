@@ -46,6 +46,7 @@ def _heal(world: World) -> None:
             world.actors.remove(actor)
     for process in world.processes:
         process.jobs.update(world.processes[0].jobs)
+        process.cut_off_until = 0
     _resume_all(world)
 
 

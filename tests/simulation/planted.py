@@ -11,11 +11,12 @@ from unittest.mock import patch
 
 from rota.flow.settle import Settler
 from rota.flow.worker import Worker
+from rota.model.duration import parse_duration
 from rota.model.job import Job
 from rota.model.outcome import Outcome, Settlement, settle
 from rota.model.plan import FirePlan, Stretch, plan_fire
 from rota.model.run import Claimed
-from rota.model.schedule import Schedule
+from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.engine import Transaction
 from rota.storage.scripts.fire import _advances
 from rota.storage.store import Store
@@ -111,10 +112,15 @@ def edit_that_unpauses(world: World) -> Iterator[None]:
 
 @plant
 def prune_that_empties_the_ledger(world: World) -> Iterator[None]:
-    """Also what the cursor has not passed: after an edit that leads back it fires again."""
-    reword(world, "foldable_occurrences", "o.recorded_at < :now", ":now + 1 > :now")
-    reword(world, "foldable_occurrences", "o.last_occurrence < coalesce", "true OR 1 < coalesce")
-    yield
+    """Without it a cursor that was led back fires again what has been pruned, too."""
+
+    def empty(store: Store, schedule_id: int, **options: object) -> int:
+        sql = "DELETE FROM _rota_occurrences WHERE schedule_id = :id"
+        store.engine.write("fold_ledger", lambda tx: tx.text(sql, {"id": schedule_id}))
+        return 0
+
+    with patch.object(WatchedStore, "fold_ledger", watched("fold_ledger", empty)):
+        yield
 
 
 # Exactly at the instant
@@ -209,6 +215,33 @@ def rescue_taken_for_our_own_settle(world: World) -> Iterator[None]:
         return row.attempt == one.run.attempt and row.state == one.state
 
     with patch.object(Settler, "_was_written", was_written):
+        yield
+
+
+@plant
+def group_written_in_part_and_told_again(world: World) -> Iterator[None]:
+    """A group that failed in the middle is settled, and told, from its beginning again."""
+    write = Settler._write
+
+    def write_a_copy(settler: Settler, settlements: list[Settlement], *, again: bool) -> None:
+        write(settler, list(settlements), again=again)
+
+    with patch.object(Settler, "_write", write_a_copy):
+        yield
+
+
+@plant
+def delay_counted_from_another_run(world: World) -> Iterator[None]:
+    """A run that is done again ends, and the schedule takes it for the one it waits for."""
+
+    def restart(store: Store, tx: Transaction, ended: Sequence[Settlement]) -> None:
+        ids = [one.run.schedule_id for one in ended if one.run.occurrence is not None]
+        for row in tx.all("delay_schedules", ids=ids, waiting_at=WAITING_FOR_RUN):
+            seconds = parse_duration(row["expr"], "every").total_seconds()
+            waiting = {"id": row["id"], "waiting_at": WAITING_FOR_RUN}
+            tx.all("restart_delay_schedule", interval_seconds=seconds, **waiting)
+
+    with patch.object(WatchedStore, "_restart_delays", restart):
         yield
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # A step that asks to be called again at once has more to do. One that did nothing this often,
 # while nobody else changed a row and no time passed, would keep a processor busy for ever.
 SPINS = 4
+SORENESS = 6
 
 
 @dataclass(kw_only=True)
@@ -37,14 +38,16 @@ class Rates:
     crash: float = 0.0
     away: float = 0.0
     unsure: float = 0.0
+    sore: str = ""  # the verb that goes wrong far more often than the others
     advance: float = 0.15  # time passes though somebody could go on
     freeze_process: float = 0.0
+    cut_off: float = 0.0  # a process does not reach the database for a while
     stop_process: float = 0.0
     step_clock: float = 0.0
 
     def heal(self) -> None:
         self.freeze = self.crash = self.away = self.unsure = 0.0
-        self.freeze_process = self.stop_process = self.step_clock = 0.0
+        self.freeze_process = self.cut_off = self.stop_process = self.step_clock = 0.0
 
 
 class Actor:
@@ -113,10 +116,16 @@ class World:
         rng, rates = self.rng, self.rates
         if rng.random() < rates.step_clock:
             self._step_clock()
-        if rng.random() < rates.freeze_process:
-            self._pick_process("freeze")
-        if rng.random() < rates.stop_process:
-            self._pick_process("stop")
+        roll = rng.random()
+        for rate, what in (
+            (rates.freeze_process, "freeze"),
+            (rates.cut_off, "cut_off"),
+            (rates.stop_process, "stop"),
+        ):
+            roll -= rate
+            if roll < 0:
+                self._befall(what)
+                break
         actor = None if rng.random() < rates.advance else self._choose()
         if actor is None:
             self._advance()
@@ -273,7 +282,11 @@ class World:
         rates = self.rates
         if self.current.strand is None:
             return None
-        roll = self.rng.random()
+        process = self.current.process
+        if process is not None and process.cut_off_until > self.clock.elapsed:
+            return Fault("away", "statement")
+        told = self.current.asked.verb if self.current.asked else "read"
+        roll = self.rng.random() / (SORENESS if told == rates.sore else 1)
         if roll >= rates.crash + rates.away + rates.unsure:
             return None
         places: tuple[str, ...]
@@ -288,18 +301,13 @@ class World:
                 return None
             places = ("statement",)
         fault = Fault(kind, self.rng.choice(places), self.rng.randrange(5 if writing else 2))
-        told = self.current.asked.verb if self.current.asked else "read"
         self.note(self.current, f"{told}: {kind} at {fault.at} {fault.statements}")
         return fault
 
-    def _pick_process(self, what: str) -> None:
+    def _befall(self, what: str) -> None:
         alive = [process for process in self.processes if process.alive]
         if alive:
-            process = self.rng.choice(alive)
-            if what == "freeze":
-                process.freeze(self.clock.elapsed + self.rng.randrange(3 * self.lease))
-            else:
-                process.stop()
+            getattr(self.rng.choice(alive), what)()
 
     def kill(self, actor: Actor) -> None:
         """Remove an actor; a step under way unwinds where it is."""

@@ -109,7 +109,7 @@ def test_stop_waits_for_the_step_under_way_and_takes_no_more(loop: Loop, steps: 
 
 def test_stop_gives_up_waiting_after_its_timeout(loop: Loop, steps: Steps) -> None:
     go_on = threading.Event()
-    steps.does = lambda: 0.0 if go_on.wait(PATIENCE) else 0.0
+    steps.does = lambda: float(go_on.wait(PATIENCE))
     loop.start()
     steps.wait()
     loop.stop(0.01)
@@ -155,13 +155,17 @@ def test_a_failing_step_never_ends_the_thread(loop: Loop, steps: Steps) -> None:
     assert loop.alive
     assert loop.failures >= 119
     assert loop.last_error == "RuntimeError: broken"
-    steps.does = lambda: 60.0
-    steps.wait()
-    while not steps.taken.empty():
-        steps.taken.get()
-    loop.wake()
-    steps.wait()
-    assert (loop.failures, loop.last_error) == (0, None)
+    seen, recovered = [], threading.Event()
+
+    def work() -> float:
+        seen.append((loop.failures, loop.last_error))
+        if len(seen) == 3:
+            recovered.set()
+        return 0.001
+
+    steps.does = work
+    assert recovered.wait(PATIENCE)
+    assert seen[1:3] == [(0, None), (0, None)]
 
 
 def test_the_pause_after_failures_grows_to_a_limit(steps: Steps) -> None:

@@ -53,7 +53,13 @@ DECISIONS = [
     ("kind", "failures", "lost", "state", "failures_after", "lost_after", "delay"), DECISIONS
 )
 def test_what_an_outcome_makes_of_its_run(
-    kind: str, failures: int, lost: int, state: str, failures_after: int, lost_after: int, delay: int
+    kind: str,
+    failures: int,
+    lost: int,
+    state: str,
+    failures_after: int,
+    lost_after: int,
+    delay: int,
 ) -> None:
     run = replace(RUN, failures=failures, lost=lost)
     made = settle(run, Outcome(kind=kind), retry=RETRY, max_lost=3)
@@ -114,7 +120,9 @@ def test_the_attempts_own_outcome(kind: str) -> None:
         ({"schedule_id": 3}, False),
     ],
 )
-def test_only_a_first_success_without_slots_is_plain(changes: dict[str, object], plain: bool) -> None:
+def test_only_a_first_success_without_slots_is_plain(
+    changes: dict[str, object], plain: bool
+) -> None:
     run = replace(RUN, **changes)
     assert settle(run, Outcome(kind="succeeded"), retry=RETRY, max_lost=3).is_plain is plain
     assert not settle(run, Outcome(kind="failed"), retry=RETRY, max_lost=3).is_plain

@@ -106,7 +106,7 @@ def test_what_overlap_decides(
     assert decide_overlap(overlap, free=free, held=held, queue_max=queue_max) == decision
 
 
-@pytest.mark.parametrize("overlap", set(OVERLAP.values()))
+@pytest.mark.parametrize("overlap", sorted(set(OVERLAP.values())))
 @pytest.mark.parametrize("queue_max", [None, 0, 1])
 def test_a_run_that_can_start_now_is_always_accepted(overlap: str, queue_max: int | None) -> None:
     assert decide_overlap(overlap, free=True, held=0, queue_max=queue_max) == "start"

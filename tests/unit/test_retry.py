@@ -77,7 +77,9 @@ def test_jitter_spreads_by_luck() -> None:
 
 
 @given(retries, st.integers(1, MAX_ATTEMPTS), st.floats(0, 1, exclude_max=True))
-def test_a_wait_is_never_past_max_delay_and_jitter(retry: Retry, failures: int, luck: float) -> None:
+def test_a_wait_is_never_past_max_delay_and_jitter(
+    retry: Retry, failures: int, luck: float
+) -> None:
     wait = retry.delay_after(failures, luck)
     assert timedelta(0) <= wait <= retry.max_delay + retry.jitter
 

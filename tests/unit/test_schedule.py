@@ -185,7 +185,12 @@ KEPT: dict[str, Any] = {
 
 def test_an_edit_keeps_identity_and_what_the_operator_set() -> None:
     old = schedule(next_fire_at=NOON + MINUTE, **KEPT)
-    for new in (schedule(priority=5), schedule(expr="5m"), cron("0 * * * *"), schedule(enabled=False)):
+    for new in (
+        schedule(priority=5),
+        schedule(expr="5m"),
+        cron("0 * * * *"),
+        schedule(enabled=False),
+    ):
         saved = edited(old, new, NOON)
         assert {name: getattr(saved, name) for name in KEPT} == KEPT
         assert saved.definition() == new.definition()

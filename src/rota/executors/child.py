@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -96,7 +97,7 @@ class Child:
         self.sending = threading.Lock()
         self.masks = threading.local()
         self.loader = Loader()
-        self.progress = Progress(partial(self.ask, "progress", wait=False))
+        self.progress = Progress(self.tell_progress)
         self.call = 0
         self.context: Context | None = None
         self.stop: Stop | None = None
@@ -148,6 +149,7 @@ class Child:
                 surroundings = Surroundings.capture()  # what an import changes is meant to stay
             return handler
 
+        self.progress = Progress(self.tell_progress)
         self.call, self.context, self.stoppable = call.number, context, True
         try:
             self.apply_stop()  # it may have come before its call was taken up
@@ -193,10 +195,10 @@ class Child:
                 stream.flush()
         self.log.write(self.mark + msgspec.json.encode(record) + b"\n")
 
-    def ask(self, request: str, params: dict[str, Any], *, wait: bool = True) -> Any:
-        if not wait:
-            self.send(Ask(number=0, request=request, params=params))
-            return None
+    def tell_progress(self, params: dict[str, Any]) -> None:
+        self.send(Ask(number=0, request="progress", params=params))
+
+    def ask(self, request: str, params: dict[str, Any]) -> Any:
         number = next(self.numbers)
         self.answers[number] = SimpleQueue()
         self.send(Ask(number=number, request=request, params=params))
@@ -266,9 +268,9 @@ class Child:
 
 
 class Progress:
-    """Passes on the newest progress, five times a second at most; the last one always."""
+    """Passes on a call's newest progress, five times a second at most; the last one always."""
 
-    def __init__(self, send: Any) -> None:
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
         self._send = send
         self._guard = threading.Lock()
         self._kept: dict[str, Any] | None = None

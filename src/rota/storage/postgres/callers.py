@@ -6,7 +6,7 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from rota.errors import WrongConnection
 
@@ -40,6 +40,9 @@ def check_transaction(connection: psycopg.Connection[Any]) -> None:
     """Refuse a connection on which the run would not exist exactly if the caller commits."""
     if connection.closed:
         raise WrongConnection("the connection is closed; enqueue on an open one")
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        # There an error ends the whole pipeline, and a savepoint could not save the rest.
+        raise WrongConnection("the connection is in pipeline mode; enqueue outside the pipeline")
     match connection.info.transaction_status:
         case TransactionStatus.INTRANS:
             return

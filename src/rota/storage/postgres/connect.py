@@ -29,12 +29,13 @@ _DEFAULTS: dict[str, str | int] = {
 # A transaction of ours is short: one that is left open holds locks that others need. Plans are made
 # for each execution: one made while the queue was empty and kept would read every row of the burst
 # that filled it, again and again, until statistics are gathered (claims took seconds).
-_SESSION = """
+LOCK_TIMEOUT = "10s"
+_SESSION = f"""
 SET timezone = 'UTC';
 SET default_transaction_isolation = 'read committed';
 SET client_min_messages = warning;
 SET idle_in_transaction_session_timeout = '60s';
-SET lock_timeout = '10s';
+SET lock_timeout = '{LOCK_TIMEOUT}';
 SET plan_cache_mode = force_custom_plan;
 SET jit = off
 """

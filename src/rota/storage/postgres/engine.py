@@ -18,22 +18,21 @@ from weakref import WeakSet
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import dict_row
 
 from rota.errors import Unavailable, WrongConnection, WrongSchema
-from rota.storage.engine import Clock, Probe, Probed, Row, T, Transaction
-from rota.storage.postgres.bind import array, bind
+from rota.storage.engine import Clock, Probe, Row, T, Transaction
 from rota.storage.postgres.callers import check_transaction, raw_connection
-from rota.storage.postgres.connect import Address, check_schema_name
+from rota.storage.postgres.connect import LOCK_TIMEOUT, Address, check_schema_name
 from rota.storage.postgres.faults import REPEATABLE, translate
 from rota.storage.postgres.pool import Connection, Pool
+from rota.storage.postgres.transaction import PostgresTransaction, Statement
 from rota.storage.postgres.wake import Listener, Notifier, delivers
-from rota.storage.statements import load_migrations, load_statements, parameters, to_pyformat
+from rota.storage.statements import load_migrations, load_statements
 
 TRIES = 5
 RETRY_SECONDS = 0.02
 # Many processes may start at once; the others wait while one of them migrates.
-MIGRATE_WAIT = "10min"
+MIGRATE_TIMEOUT = "10min"
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -60,7 +59,7 @@ class PostgresEngine:
         self.prefix = f'"{schema}_data".'
         self.channel = f"{schema}_wake"
         self.statements = {
-            name: _Statement(sql)
+            name: Statement(sql)
             for name, sql in load_statements("postgres", self._substitutions).items()
         }
         self._pool = Pool(self.address.connect, size=pool_size)
@@ -84,15 +83,18 @@ class PostgresEngine:
     # Transactions
 
     def read(self, work: Callable[[Transaction], T]) -> T:
+        return self._read(work)
+
+    def _read(self, work: Callable[[PostgresTransaction], T]) -> T:
         with self._translated(), self._pool.lend() as connection:
-            connection.execute(_BEGIN_READ)
+            connection.execute(_BEGIN_READ, prepare=False)
             try:
                 answer = work(self._transaction("read", connection))
             except BaseException:
                 _roll_back(connection)
                 raise
             # Not a rollback: after one the driver forgets every statement it has prepared.
-            connection.execute("COMMIT")
+            connection.execute("COMMIT", prepare=False)
             return answer
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
@@ -100,7 +102,7 @@ class PostgresEngine:
 
     def _write(self, name: str, work: Callable[[Transaction], T]) -> T:
         with self._pool.lend() as connection:
-            connection.execute(_BEGIN)
+            connection.execute(_BEGIN, prepare=False)
             try:
                 answer = work(self._transaction(name, connection))
                 # A COMMIT of a failed transaction is a ROLLBACK, and no error.
@@ -116,9 +118,10 @@ class PostgresEngine:
 
     def _commit(self, connection: Connection) -> None:
         try:
-            connection.execute("COMMIT")
+            connection.execute("COMMIT", prepare=False)
         except psycopg.Error as fault:
-            raise self._uncertain(connection, fault) from fault
+            self._raise_uncertain(connection, fault)
+            raise
 
     def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         if not rows:
@@ -142,20 +145,20 @@ class PostgresEngine:
                 try:
                     return work(self._transaction(name, connection))
                 except psycopg.Error as fault:
-                    raise self._uncertain(connection, fault) from fault
+                    self._raise_uncertain(connection, fault)
+                    raise
 
         answer = self._again(execute)
         self._at(name, "after")
         return answer
 
-    def _uncertain(self, connection: Connection, fault: psycopg.Error) -> Exception:
+    def _raise_uncertain(self, connection: Connection, fault: psycopg.Error) -> None:
         """Without an answer to a commit nobody knows; the caller must read to find out."""
-        if not connection.broken:
-            return fault
-        lost = translate(fault, self.address.shown, self.address.role)
-        if isinstance(lost, Unavailable):
-            lost.maybe_committed = True
-        return lost
+        if connection.broken:
+            lost = translate(fault, self.address.shown, self.address.role)
+            if isinstance(lost, Unavailable):
+                lost.maybe_committed = True
+            raise lost from fault
 
     def _again(self, attempt: Callable[[], T]) -> T:
         """Repeat what the server undid because of another transaction."""
@@ -209,13 +212,12 @@ class PostgresEngine:
 
     def _installed(self) -> str:
         if self._installation is None:
-            known = {row["key"]: row["value"] for row in self.read(lambda tx: tx.all("all_meta"))}
-            self._installation = str(known["installation"])
+            self._installation = self._read(PostgresTransaction.meta)["installation"]
         return self._installation
 
     def _same_store(self, transaction: PostgresTransaction, mine: str) -> None:
         try:
-            known = {row["key"]: row["value"] for row in transaction.all("all_meta")}
+            known = transaction.meta()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
             known = {}
         if known.get("installation") != mine:
@@ -236,14 +238,15 @@ class PostgresEngine:
     def _migrate(self, tx: Transaction, number: int, sql: str) -> bool:
         """One migration in its own transaction; False if somebody else has applied it."""
         assert isinstance(tx, PostgresTransaction)
-        tx.script(f"SET LOCAL lock_timeout = '{MIGRATE_WAIT}'")
+        tx.script(f"SET LOCAL lock_timeout = '{MIGRATE_TIMEOUT}'")
         tx.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))", {"name": self.prefix})
+        tx.script(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
         if tx.version() >= number:
             return False
         tx.script(sql)
         tx.all("set_meta", key="schema_version", value=str(number))
         if number == 1:
-            for key, value in {"installation": str(uuid.uuid4()), **_home(tx)}.items():
+            for key, value in {"installation": str(uuid.uuid4()), **tx.home()}.items():
                 tx.all("set_meta", key=key, value=value)
         return True
 
@@ -274,14 +277,10 @@ class PostgresEngine:
             )
 
     def _version(self) -> int:
-        def read(tx: Transaction) -> int:
-            assert isinstance(tx, PostgresTransaction)
-            return tx.version()
-
-        return self.read(read)
+        return self._read(PostgresTransaction.version)
 
     def home(self) -> dict[str, str]:
-        return self.read(lambda tx: _home(tx))  # type: ignore[arg-type]
+        return self._read(PostgresTransaction.home)
 
     # Waking other processes
 
@@ -313,88 +312,9 @@ class PostgresEngine:
         self._pool.close()
 
 
-class PostgresTransaction(Probed):
-    def __init__(
-        self, engine: PostgresEngine, name: str, connection: psycopg.Connection[Any]
-    ) -> None:
-        super().__init__(name, engine.probe)
-        self.engine = engine
-        # Our own kind of cursor, whatever the owner of the connection prefers.
-        self.cursor = psycopg.Cursor(connection, row_factory=dict_row)
-        self.cursor.format = psycopg.pq.Format.BINARY
-        self.now = None if engine.clock is None else bind(engine.clock())
-
-    def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
-        statement = self.engine.statements[name]
-        return self._rows(statement, {key: bind(params[key]) for key in statement.names})
-
-    def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        statement = self.engine.statements[name]
-        return self._rows(
-            statement, {key: array([row[key] for row in rows]) for key in statement.names}
-        )
-
-    def _rows(self, statement: _Statement, bound: dict[str, str | None]) -> list[Row]:
-        bound["now"] = self.now
-        self.cursor.execute(statement.sql, bound)
-        return self.cursor.fetchall() if self.cursor.description is not None else []
-
-    def text(self, sql: str, params: Mapping[str, object]) -> None:
-        self.cursor.execute(to_pyformat(sql), params)
-
-    def script(self, sql: str) -> None:
-        """Any number of statements without parameters or answers."""
-        self.cursor.connection.execute(sql, prepare=False)
-
-    def version(self) -> int:
-        """The schema's number; 0 where there is no store yet."""
-        found = self.cursor.execute(
-            "SELECT to_regclass(%s) IS NOT NULL AS known", (f"{self.engine.prefix}meta",)
-        ).fetchone()
-        if not found or not found["known"]:
-            return 0
-        known = {row["key"]: row["value"] for row in self.all("all_meta")}
-        return int(known.get("schema_version", 0))
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        self.script("SAVEPOINT rota")
-        try:
-            yield
-        except BaseException:
-            if not self.cursor.connection.broken:
-                self.script("ROLLBACK TO rota; RELEASE rota")
-            raise
-        self.script("RELEASE rota")
-
-
-class _Statement:
-    """SQL as the driver takes it, and the parameters that a caller must bring."""
-
-    __slots__ = ("names", "sql")
-
-    def __init__(self, sql: str) -> None:
-        self.sql = to_pyformat(sql).encode()
-        self.names = tuple(name for name in parameters(sql) if name != "now")
-
-
 def _roll_back(connection: Connection) -> None:
     """Undo. A connection that cannot even do that is not used again."""
     try:
-        connection.execute("ROLLBACK")
+        connection.execute("ROLLBACK", prepare=False)
     except psycopg.Error:
         connection.close()
-
-
-def _home(tx: PostgresTransaction) -> dict[str, str]:
-    """The server and database a store was made in, so that a copy of it can be told apart."""
-    try:
-        with tx.savepoint():
-            tx.cursor.execute(
-                "SELECT system_identifier::text, current_database()::text AS database "
-                "FROM pg_control_system()"
-            )
-            found = tx.cursor.fetchone()
-    except psycopg.errors.InsufficientPrivilege:
-        return {}
-    return {} if found is None else {key: str(value) for key, value in found.items()}

@@ -312,11 +312,11 @@ SELECT * FROM unnest(:run_seq::bigint[], :attempt::integer[], :at::timestamptz[]
 
 -- name: settle_runs
 -- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.
--- A cancel or pause that came meanwhile wins over every state that is not an end.
+-- A cancel that came meanwhile wins over all but success, a pause over every state that is no end.
 WITH t AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {prefix}runs AS r
-   SET state = CASE WHEN a.terminal THEN a.state
-                    WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+   SET state = CASE WHEN r.cancel_requested_at IS NOT NULL AND a.state <> 'succeeded' THEN 'cancelled'
+                    WHEN a.terminal THEN a.state
                     WHEN r.pause_requested_at IS NOT NULL THEN 'paused'
                     ELSE a.state END,
        finished_at = CASE WHEN a.terminal OR r.cancel_requested_at IS NOT NULL THEN t.now END,

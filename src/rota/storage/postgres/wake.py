@@ -127,6 +127,8 @@ def delivers(connect: Callable[[], Connection], channel: str, send: Callable[[st
             send(trial)
         except psycopg.Error as fault:
             return fault.sqlstate is None
+        except RotaError:
+            return True
         deadline = time.monotonic() + VERIFY_SECONDS
         while (left := deadline - time.monotonic()) > 0:
             if any(n.payload == trial for n in connection.notifies(timeout=left, stop_after=1)):

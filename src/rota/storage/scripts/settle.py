@@ -50,10 +50,9 @@ class SettleScript(AdmitScript, ReactScript):
         settlements: Sequence[Settlement],
         on_terminated: OnTerminated | None,
     ) -> list[Row]:
-        ordered = sorted(settlements, key=lambda one: one.run.seq)
-        done = tx.many("settle_runs", [rows.settlement_row(one) for one in ordered])
+        done = tx.many("settle_runs", [rows.settlement_row(one) for one in settlements])
         states = {row["seq"]: row for row in done}
-        settled = [one for one in ordered if one.run.seq in states]
+        settled = [one for one in settlements if one.run.seq in states]
         tx.many(
             "insert_attempts",
             [
@@ -127,11 +126,14 @@ class SettleScript(AdmitScript, ReactScript):
 
 
 def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:
-    """One for each run: the answers name the run only, and an earlier attempt has lost it."""
+    """One for each run: the answers name the run only, and an earlier attempt has lost it.
+
+    In the order of seq, as renew has them, so that the two never wait for each other's rows.
+    """
     latest: dict[int, Settlement] = {}
     for one in sorted(settlements, key=lambda one: one.run.attempt):
         latest[one.run.seq] = one
-    return list(latest.values())
+    return [latest[seq] for seq in sorted(latest)]
 
 
 def _attempt_row(settlement: Settlement, row: Row) -> Row:

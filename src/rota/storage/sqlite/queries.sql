@@ -205,10 +205,10 @@ VALUES (:run_seq, :attempt, :at, :level, :text);
 
 -- name: settle_runs
 -- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.
--- A cancel or pause that came meanwhile wins over every state that is not an end.
+-- A cancel that came meanwhile wins over all but success, a pause over every state that is no end.
 UPDATE {prefix}runs
-   SET state = CASE WHEN :terminal THEN :state
-                    WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+   SET state = CASE WHEN cancel_requested_at IS NOT NULL AND :state <> 'succeeded' THEN 'cancelled'
+                    WHEN :terminal THEN :state
                     WHEN pause_requested_at IS NOT NULL THEN 'paused'
                     ELSE :state END,
        finished_at = CASE WHEN :terminal OR cancel_requested_at IS NOT NULL THEN {now} END,

@@ -1,0 +1,92 @@
+"""The guard: a copy of a store fires nothing until somebody says that it should."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.storage.store import Store
+from tests.conformance.support import ME, Place, VirtualClock, outcomes, put_schedule, tick
+
+
+@pytest.fixture
+def home(store: Store) -> Store:
+    """A store that belongs to the cluster `here`. Each test's database is a copy to begin with."""
+    store.adopt("here", ME)
+    return store
+
+
+def test_a_store_where_it_belongs_is_left_alone(home: Store) -> None:
+    before = put_schedule(home)
+    assert home.check_home("here") is None
+    assert home.check_home(None) is None  # no cluster was told: nothing to compare
+    assert home.schedule_named("schedule") == before
+
+
+def test_a_new_cluster_name_is_remembered(store: Store) -> None:
+    store.adopt(None, ME)
+    put_schedule(store)
+    assert store.check_home("first") is None
+    assert store.meta()["cluster"] == "first"
+    assert store.check_home("second") is not None
+
+
+def test_a_moved_store_fires_nothing_and_says_why(home: Store, clock: VirtualClock) -> None:
+    put_schedule(home, "a")
+    put_schedule(home, "b")
+    reason = home.check_home("there")
+    assert reason is not None
+    assert "cluster was here, is there" in reason
+    assert "rota adopt" in reason
+    for name in ("a", "b"):
+        paused = home.schedule_named(name)
+        assert (paused.paused, paused.paused_by, paused.paused_reason) == (True, "rota", reason)
+    clock.advance("1h")
+    assert tick(home) == 0
+
+
+def test_looking_again_pauses_once(home: Store) -> None:
+    schedule = put_schedule(home)
+    assert home.check_home("there") == home.check_home("there")
+    assert len(home.list_schedule_changes(schedule.id, before=10**9, limit=9)) == 2
+
+
+def test_what_is_made_after_the_move_is_paused_at_the_next_look(home: Store) -> None:
+    home.check_home("there")
+    put_schedule(home)
+    home.check_home("there")
+    assert home.schedule_named("schedule").paused
+
+
+def test_adopting_resumes_what_the_guard_paused_and_nothing_else(
+    home: Store, clock: VirtualClock
+) -> None:
+    guarded = put_schedule(home, "guarded")
+    put_schedule(home, "stopped")
+    home.pause_schedule("stopped", "the operator's reason", ME)
+    home.check_home("there")
+    clock.advance("35s")
+    assert home.adopt("there", ME) == 1
+    assert home.check_home("there") is None
+    assert home.schedule_named("stopped").paused_reason == "the operator's reason"
+    assert home.schedule_named("guarded").next_fire_at == clock.after("5s")
+    assert outcomes(home, guarded) == ["missed"]
+    assert "adopt" in {row["action"] for row in home.list_audit(limit=9)}
+
+
+def test_a_copied_database_is_noticed(store: Store, place: Place) -> None:
+    if place.engine == "sqlite":
+        pytest.skip("files move; only the cluster guards them")
+    reason = store.check_home(None)  # it was copied from the database that was migrated
+    assert reason is not None
+    assert "database was" in reason
+
+
+def test_each_thing_that_names_a_place_is_watched(home: Store, place: Place) -> None:
+    names = sorted(home.engine.home())
+    assert len(names) == (0 if place.engine == "sqlite" else 2)  # the server and the database
+    for name in names:
+        home.engine.write("move", lambda tx, name=name: tx.all("set_meta", key=name, value="other"))
+        reason = home.check_home("here")
+        assert reason is not None
+        assert f"{name} was other" in reason
+        home.adopt("here", ME)

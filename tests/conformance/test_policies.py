@@ -1,0 +1,514 @@
+"""Every policy of time and failure, in virtual time on every engine, with the ledger checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from rota.errors import Unknown
+from rota.flow.control import Control
+from rota.flow.events import Events
+from rota.flow.fire import Fire
+from rota.flow.promote import Promote
+from rota.flow.settle import Settler
+from rota.model.job import Job
+from rota.model.outcome import Outcome
+from rota.model.retry import ONCE, Retry
+from rota.model.run import Claimed, Run
+from rota.model.schedule import WAITING_FOR_RUN, Schedule
+from rota.storage.store import Store
+from tests.conformance.support import ME, Place, VirtualClock
+
+LEASE = timedelta(days=30)
+MINUTE = timedelta(minutes=1)
+
+
+class World:
+    """One process in virtual time: it fires, promotes and claims; the test ends the runs."""
+
+    def __init__(self, place: Place, clock: VirtualClock, retry: Retry = ONCE) -> None:
+        self.place, self.clock = place, clock
+        self.job = Job(name="job", retry=retry)
+        self.running: list[Claimed] = []
+        self.restart()
+        self.store.put_jobs([self.job])
+
+    def restart(self) -> None:
+        """A new process: nothing is remembered but what the rows say."""
+        self.store = self.place.open()
+        self.fire = Fire(self.store, monotonic=lambda: self.clock().timestamp(), fired=lambda: None)
+        self.promote = Promote(self.store, promoted=lambda: None)
+        self.settler = Settler(
+            self.store,
+            jobs={"job": self.job},
+            max_lost=3,
+            events=Events(),
+            hearer_of=lambda name: None,
+            luck=lambda: 0.0,
+        )
+        self.control = Control(self.store, actor=ME, hearer_of=lambda name: None)
+
+    def put(self, kind: str = "every", expr: str = "1m", **options: object) -> Schedule:
+        made = Schedule(name="s", job="job", kind=kind, expr=expr, **options)  # type: ignore[arg-type]
+        return self.store.put_schedule(made, ME)
+
+    def look(self) -> list[Claimed]:
+        """Everything that is due now fires, is promoted and claimed; what was claimed."""
+        while self.fire.step() == 0.0:
+            pass
+        while self.promote.step() == 0.0:
+            pass
+        claimed = self.store.claim("w", queues=(), jobs=["job"], limit=1000, lease=LEASE)
+        self.running += claimed
+        return claimed
+
+    def pass_time(self, span: str, step: str = "1m") -> None:
+        """Let time pass with a look at every step."""
+        end = self.clock.after(span)
+        while self.clock() < end:
+            self.clock.advance(step)
+            self.look()
+
+    def end(self, run: Claimed, kind: str = "succeeded") -> None:
+        self.running.remove(run)
+        self.settler.settle_now(
+            [(run, Outcome(kind=kind, error=None if kind != "failed" else "x"))]
+        )
+
+    def runs(self, *states: str) -> list[Run]:
+        found = self.store.list_runs(job="job", limit=500)[::-1]
+        return [run for run in found if not states or run.state in states]
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.store.schedule_named("s")
+
+
+@pytest.fixture
+def world(place: Place, clock: VirtualClock) -> World:
+    return World(place, clock)
+
+
+def ledger(store: Store, schedule: Schedule) -> dict[datetime, str]:
+    """The outcome of each occurrence, stretches expanded; nothing may stand in two rows."""
+    found: dict[datetime, str] = {}
+    for row in store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500):
+        moment, count = row["occurrence"], 0
+        while moment <= row["last_occurrence"]:
+            assert moment not in found, f"{moment} has two outcomes"
+            found[moment] = row["outcome"]
+            count += 1
+            following = schedule.calendar.next_after(moment, moment)
+            if following is None:
+                break
+            moment = following
+        assert row["count"] == count
+    return dict(sorted(found.items()))
+
+
+def outcomes(world: World) -> list[str]:
+    """In order, and without a hole: every occurrence from the first on has its outcome."""
+    schedule = world.schedule
+    found = ledger(world.store, schedule)
+    moments = list(found)
+    for earlier, later in zip(moments, moments[1:], strict=False):
+        assert schedule.calendar.next_after(earlier, earlier) == later, f"a hole after {earlier}"
+    return list(found.values())
+
+
+# Overlap: a run ten intervals long
+
+OVERLAP = [
+    # options, states of the runs after ten more occurrences, the ledger
+    (
+        {"overlap": "queue", "queue_max": 3},
+        ["running", *["held"] * 3],
+        ["fired"] * 4 + ["dropped"] * 7,
+    ),
+    ({"overlap": "queue", "queue_max": 0}, ["running"], ["fired"] + ["dropped"] * 10),
+    ({"overlap": "queue"}, ["running", *["held"] * 10], ["fired"] * 11),
+    ({"overlap": "wait"}, ["running", "held"], ["fired"] * 2 + ["coalesced"] * 9),
+    ({"overlap": "skip"}, ["running"], ["fired"] + ["skipped"] * 10),
+    ({"overlap": "allow"}, ["running"] * 11, ["fired"] * 11),
+    ({"overlap": "start"}, ["running"] * 11, ["fired"] * 11),
+]
+
+
+@pytest.mark.parametrize(("options", "states", "expected"), OVERLAP)
+def test_overlap_with_a_run_ten_intervals_long(
+    world: World, options: dict[str, object], states: list[str], expected: list[str]
+) -> None:
+    world.put(**options)
+    world.pass_time("11m")
+    assert [run.state for run in world.runs()] == states
+    assert outcomes(world) == expected
+
+
+@pytest.mark.parametrize(("options", "states", "expected"), OVERLAP)
+def test_overlap_holds_while_a_run_waits_between_attempts(
+    place: Place,
+    clock: VirtualClock,
+    options: dict[str, object],
+    states: list[str],
+    expected: list[str],
+) -> None:
+    world = World(place, clock, Retry(max_attempts=2, backoff="fixed", delay=timedelta(hours=1)))
+    world.put(**options)
+    world.pass_time("1m")
+    world.end(world.running[0], "failed")
+    assert world.runs()[0].state == "waiting"
+    world.pass_time("10m")
+    assert [run.state for run in world.runs()] == ["waiting", *states[1:]]
+    assert outcomes(world) == expected
+
+
+def test_queued_occurrences_run_one_after_the_other_in_order(world: World) -> None:
+    world.put(overlap="queue", queue_max=3)
+    world.pass_time("11m")
+    order = []
+    while world.running:
+        (run,) = world.running
+        order.append(run.occurrence)
+        world.end(run)
+        world.look()
+    assert order == sorted(order)
+    assert len(order) == 4
+    world.pass_time("1m")
+    assert len(world.running) == 1, "the line is empty again, so the next one starts"
+
+
+def test_waiting_occurrences_merge_into_one_that_starts_when_its_predecessor_ends(
+    world: World,
+) -> None:
+    world.put(overlap="wait")
+    world.pass_time("11m")
+    (first,) = world.running
+    world.end(first)
+    (second,) = world.look()
+    assert second.missed_count == 10
+    assert second.occurrence == first.occurrence + MINUTE
+
+
+# Catch-up: an hour of downtime on a minutely schedule
+
+
+@pytest.mark.parametrize(
+    ("options", "ticks", "expected"),
+    [
+        ({"catch_up": "one"}, [[60]], ["fired"] + ["coalesced"] * 59),
+        ({"catch_up": "none"}, [[1]], ["missed"] * 59 + ["fired"]),
+        ({"catch_up": "none", "misfire_grace": "10s"}, [[]], ["missed"] * 60),
+        ({"catch_up": "none", "misfire_grace": "5m"}, [[1] * 5], ["missed"] * 55 + ["fired"] * 5),
+        ({"catch_up": "all", "catch_up_limit": 25}, [[1] * 25, [1] * 25, [1] * 10], ["fired"] * 60),
+    ],
+)
+def test_catch_up_after_an_hour_of_downtime(
+    world: World, options: dict[str, object], ticks: list[list[int]], expected: list[str]
+) -> None:
+    world.put(overlap="allow", kind="cron", expr="* * * * *", **options)
+    world.clock.advance("1h30s")
+    for counts in ticks:
+        world.fire.step()
+        made = world.store.claim("w", queues=(), jobs=["job"], limit=1000, lease=LEASE)
+        assert [run.missed_count for run in made] == counts
+    assert outcomes(world) == expected
+    world.pass_time("90s", step="30s")
+    assert len(outcomes(world)) == 62, "then the normal cadence"
+
+
+# Failure
+
+
+def test_on_error_next_changes_nothing(world: World) -> None:
+    world.put(on_error="next")
+    world.pass_time("1m")
+    cursor = world.schedule.next_fire_at
+    world.end(world.running[0], "failed")
+    after = world.schedule
+    assert (after.next_fire_at, after.paused) == (cursor, False)
+    assert "died" in str(after.state)
+    assert [run.state for run in world.runs()] == ["dead"]
+
+
+@pytest.mark.parametrize("spelling", ["retry", "retry_soon"])
+def test_on_error_retry_makes_an_earlier_second_run(world: World, spelling: str) -> None:
+    world.put(expr="1h", on_error=spelling)
+    world.pass_time("1h", step="1h")
+    cursor = world.schedule.next_fire_at
+    (died,) = world.running
+    world.end(died, "failed")
+    (retry,) = world.runs("waiting")
+    assert retry.due_at == world.clock.after("1m")
+    assert (retry.retry_of, retry.occurrence) == (died.id, died.occurrence)
+    assert world.schedule.next_fire_at == cursor
+    assert outcomes(world) == ["fired"]
+    world.pass_time("1m")
+    world.end(world.running[0], "failed")
+    assert world.runs("waiting")[0].due_at == world.clock.after("2m")
+    world.pass_time("2m")
+    world.end(world.running[0])
+    assert not world.runs("waiting")
+
+
+def test_on_error_retry_never_goes_past_the_next_occurrence(world: World) -> None:
+    world.put(expr="1m", on_error="retry", overlap="allow")
+    world.pass_time("1m")
+    world.end(world.running[0], "failed")
+    assert not world.runs("waiting"), "the next occurrence comes in a minute anyway"
+
+
+@pytest.mark.parametrize("spelling", ["pause", "pause_sched"])
+def test_on_error_pause_pauses_with_the_reason(world: World, spelling: str) -> None:
+    world.put(on_error=spelling)
+    world.pass_time("1m")
+    died = world.running[0]
+    world.end(died, "failed")
+    paused = world.schedule
+    assert (paused.paused, paused.paused_by) == (True, "rota")
+    assert died.id in str(paused.paused_reason)
+    assert world.control.changes("s")[0]["action"] == "pause"
+    world.pass_time("5m")
+    assert len(world.runs()) == 1
+
+
+def test_pause_after_counts_deaths_in_a_row_and_a_success_resets(world: World) -> None:
+    world.put(on_error="next", pause_after=3)
+    for kind in ("failed", "failed", "succeeded", "failed", "failed"):
+        world.pass_time("1m")
+        world.end(world.running[0], kind)
+        assert not world.schedule.paused
+    world.pass_time("1m")
+    world.end(world.running[0], "failed")
+    assert "3 runs in a row died" in str(world.schedule.paused_reason)
+
+
+def test_a_run_an_operator_asked_for_does_not_concern_the_schedule(world: World) -> None:
+    world.put(on_error="pause")
+    world.control.trigger("s")
+    (run,) = world.look()
+    world.end(run, "failed")
+    assert not world.schedule.paused
+    assert outcomes(world) == []
+
+
+# Pause, resume, edit, drop, restart
+
+
+def test_a_pause_survives_a_restart_and_resume_brings_no_stale_burst(world: World) -> None:
+    world.put(catch_up="all", overlap="allow")
+    world.pass_time("2m")
+    world.control.pause("s", "maintenance")
+    world.restart()
+    world.pass_time("10m")
+    assert len(world.runs()) == 2
+    resumed = world.control.resume("s")
+    assert resumed.next_fire_at == world.clock.after("1m")
+    world.look()
+    assert len(world.runs()) == 2
+    world.pass_time("1m")
+    assert outcomes(world) == ["fired"] * 2 + ["missed"] * 10 + ["fired"]
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "runs", "expected"),
+    [("one", 1, ["fired"] + ["coalesced"] * 9), ("all", 10, ["fired"] * 10)],
+)
+def test_resume_makes_up_for_what_was_missed_only_if_asked(
+    world: World, catch_up: str, runs: int, expected: list[str]
+) -> None:
+    world.put(overlap="allow", catch_up="none")
+    world.control.pause("s")
+    world.pass_time("10m")
+    world.control.resume("s", catch_up=catch_up)
+    assert len(world.runs()) == runs
+    assert outcomes(world) == expected
+    world.pass_time("1m")
+    assert outcomes(world)[-1] == "fired"
+
+
+def test_a_paused_once_past_its_time_is_marked_missed_and_says_so(world: World) -> None:
+    world.put(kind="once", expr=world.clock.after("1m").isoformat())
+    world.control.pause("s")
+    world.pass_time("5m")
+    resumed = world.control.resume("s")
+    assert resumed.status == "FINISHED"
+    assert "marked missed" in str(resumed.state)
+    assert outcomes(world) == ["missed"]
+    assert not world.runs()
+
+
+def test_a_once_stays_as_a_finished_row(world: World) -> None:
+    world.put(kind="once", expr=world.clock.after("1m").isoformat())
+    world.pass_time("3m")
+    assert world.schedule.status == "FINISHED"
+    assert outcomes(world) == ["fired"]
+
+
+def test_drop_leaves_the_runs_that_were_made(world: World) -> None:
+    schedule = world.put(overlap="queue")
+    world.pass_time("3m")
+    world.control.drop("s", "no longer needed")
+    with pytest.raises(Unknown):
+        world.store.schedule_named("s")
+    assert [run.state for run in world.runs()] == ["running", "held", "held"]
+    while world.running:
+        world.end(world.running[0], "failed")
+        world.look()
+    assert [run.state for run in world.runs()] == ["dead"] * 3
+    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=10)
+    assert [row["outcome"] for row in rows] == ["fired"] * 3
+
+
+def test_an_edit_fires_nothing_of_the_past_and_never_unpauses(world: World) -> None:
+    made = world.put(kind="cron", expr="0 0 * * *")
+    world.control.pause("s", "mine")
+    world.clock.advance("6h")
+    edited = world.store.put_schedule(replace(made, expr="0 * * * *"), ME)
+    assert edited.paused
+    assert edited.next_fire_at == world.clock.after("1h")
+    world.control.resume("s")
+    world.look()
+    assert not world.runs()
+
+
+def test_an_edit_that_is_not_about_time_keeps_the_cursor(world: World) -> None:
+    made = world.put(expr="1h")
+    world.clock.advance("30m")
+    edited = world.store.put_schedule(replace(made, overlap="skip", args={"a": 1}), ME)
+    assert edited.next_fire_at == made.next_fire_at
+    assert world.store.put_schedule(replace(made, overlap="skip", args={"a": 1}), ME) == edited
+    assert [row["action"] for row in world.control.changes("s")] == ["alter", "create"]
+
+
+def test_disabling_stops_fires_only_and_enabling_counts_as_resume(world: World) -> None:
+    made = world.put(overlap="queue")
+    world.pass_time("2m")
+    world.store.put_schedule(replace(made, enabled=False), ME)
+    world.pass_time("5m")
+    assert [run.state for run in world.runs()] == ["running", "held"]
+    world.end(world.running[0])
+    assert len(world.look()) == 1, "queued runs still run"
+    world.store.put_schedule(made, ME)
+    world.look()
+    assert outcomes(world) == ["fired"] * 2 + ["missed"] * 5
+
+
+def test_a_weekly_schedule_fires_though_every_day_has_a_restart(world: World) -> None:
+    world.put(kind="cron", expr="0 3 * * MON", overlap="allow")
+    for _ in range(28):
+        world.clock.advance("1d")
+        world.restart()
+        world.store.put_schedule(
+            Schedule(name="s", job="job", kind="cron", expr="0 3 * * MON", overlap="allow"), ME
+        )
+        world.look()
+    assert outcomes(world) == ["fired"] * 4
+    assert len(world.runs()) == 4
+
+
+def test_a_delay_schedule_counts_from_the_end_of_each_run(world: World) -> None:
+    world.put(expr="10m", anchor="delay", overlap="wait")
+    world.pass_time("10m")
+    assert world.schedule.next_fire_at == WAITING_FOR_RUN
+    world.pass_time("30m")
+    assert len(world.runs()) == 1
+    world.end(world.running[0])
+    assert world.schedule.next_fire_at == world.clock.after("10m")
+    world.pass_time("10m")
+    assert len(world.runs()) == 2
+
+
+def test_first_run_starts_at_and_ends_at_bound_a_schedule(world: World) -> None:
+    first = world.clock.after("5m")
+    world.put(expr="10m", first_run=first, ends_at=world.clock.after("30m"), overlap="allow")
+    world.pass_time("1h")
+    assert [run.occurrence for run in world.runs()] == [
+        first, first + 10 * MINUTE, first + 20 * MINUTE,
+    ]  # fmt: skip
+    assert world.schedule.status == "FINISHED"
+
+
+def test_jitter_and_spread_delay_the_run_and_not_the_occurrence(world: World) -> None:
+    world.put(expr="1h", spread="10m", jitter="1m", overlap="allow")
+    world.pass_time("3h", step="1h")
+    offsets = [run.due_at - run.occurrence for run in world.runs() if run.occurrence]
+    assert all(timedelta(0) < offset < timedelta(minutes=11) for offset in offsets)
+    assert max(offsets) - min(offsets) < MINUTE, "the spread of one schedule is stable"
+
+
+def test_pause_resume_and_cancel_the_runs_of_one_schedule(world: World) -> None:
+    world.put(overlap="queue")
+    other = world.store.put_schedule(
+        Schedule(name="other", job="job", kind="every", expr="1m", overlap="queue"), ME
+    )
+    world.pass_time("3m")
+    assert world.control.pause_runs("s", "hold on") == 3
+    states = [run.state for run in world.runs() if run.schedule_id == world.schedule.id]
+    assert states == ["running", "paused", "paused"]
+    assert world.control.resume_runs("s") == 2
+    world.look()
+    assert world.control.cancel_runs("s", "enough") == 3
+    for run in list(world.running):
+        if run.schedule_id == world.schedule.id:
+            world.end(run, "failed")
+    mine = [run.state for run in world.runs() if run.schedule_id == world.schedule.id]
+    theirs = [run.state for run in world.runs() if run.schedule_id == other.id]
+    assert mine == ["cancelled"] * 3
+    assert theirs == ["running", "held", "held"]
+
+
+def test_one_bad_schedule_among_many_delays_nobody(world: World) -> None:
+    for number in range(50):
+        world.store.put_schedule(
+            Schedule(name=f"s{number}", job="job", kind="every", expr="1m", overlap="allow"), ME
+        )
+    unknown = Schedule(name="unknown", job="nobody", kind="every", expr="1m", overlap="allow")
+    world.store.put_schedule(unknown, ME)
+    _corrupt(world.store, "s7")
+    world.pass_time("1m")
+    assert len(world.running) == 49
+    assert world.control.overview()["schedules"]["broken"] == 1
+    waiting = world.store.list_runs(job="nobody", limit=9)
+    assert [run.state for run in waiting] == ["queued"]
+    assert any("not registered" in why for why in world.control.explain("unknown").reasons)
+
+
+def _corrupt(store: Store, name: str) -> None:
+    table = f"{store.engine.prefix}schedules"  # type: ignore[attr-defined]
+    change = f"UPDATE {table} SET expr = 'garbage' WHERE name = :name"
+    store.engine.write("corrupt", lambda tx: tx.text(change, {"name": name}))
+
+
+def test_old_ledger_rows_are_folded_and_never_past_the_cursor(world: World) -> None:
+    schedule = world.put(overlap="allow")
+    world.pass_time("30m")
+    before = outcomes(world)
+    saved = world.store.fold_ledger(schedule.id, age_seconds=1e9, keep_rows=10, limit=500)
+    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500)
+    assert saved > 0
+    assert len(rows) == 30 - saved
+    assert outcomes(world) == before
+    assert world.store.fold_ledger(schedule.id, age_seconds=1e9, keep_rows=10, limit=500) == 0
+    world.clock.advance("365d")
+    world.store.fold_ledger(schedule.id, age_seconds=86400, keep_rows=10_000, limit=500)
+    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500)
+    assert [row["count"] for row in rows] == [30]
+
+
+def test_a_store_in_another_place_pauses_its_schedules_until_adopted(world: World) -> None:
+    world.put()
+    # On PostgreSQL the test's database is a copy of another one, so the guard has seen a move.
+    world.store.adopt("blue", ME)
+    assert world.store.check_home("blue") is None
+    reason = world.store.check_home("green")
+    assert "cluster was blue, is green" in str(reason)
+    assert world.schedule.paused_reason == reason
+    world.pass_time("5m")
+    assert not world.runs()
+    assert world.store.adopt("green", ME) == 1
+    assert not world.schedule.paused
+    assert world.store.check_home("green") is None
+    world.pass_time("1m")
+    assert len(world.runs()) == 1
