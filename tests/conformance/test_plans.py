@@ -218,9 +218,12 @@ def do_rescue(store: Store, clock: VirtualClock) -> None:
 
 
 def do_prune(store: Store, clock: VirtualClock) -> None:
+    clock.advance("1m")
     for state in ("succeeded", "dead", "cancelled"):
         store.prune_runs(state, age_seconds=5, keep_last=50, limit=100)
     store.prune_occurrences(age_seconds=5, limit=100)
+    (schedule_id,) = store.ledger_ids(after=0, limit=1)
+    store.fold_ledger(schedule_id, age_seconds=5, keep_rows=100, limit=100)
 
 
 def do_control(store: Store, clock: VirtualClock) -> None:
@@ -244,6 +247,10 @@ def do_read(store: Store, clock: VirtualClock) -> None:
     store.list_schedules(limit=10)
     store.list_occurrences(3, before=FAR, limit=10)
     store.list_schedule_changes(3, before=10**9, limit=10)
+    store.occurrence_at(3, clock())
+    store.slot_owners("c/key 1")
+    store.count_held("c/key 1")
+    store.run_ids("abcd", limit=10)
 
 
 CALLS = [
@@ -260,9 +267,9 @@ SENT = {
     "do_renew": {"renew_runs", "set_progress"},
     "do_settle": {"settle_runs", "release_slots", "delay_schedules", "recent_ends"},
     "do_rescue": {"expired_runs", "sweep_slots", "stranded_delay_schedules"},
-    "do_prune": {"old_runs", "delete_runs", "old_occurrences"},
+    "do_prune": {"old_runs", "delete_runs", "old_occurrences", "foldable_occurrences"},
     "do_control": {"lock_run", "cancel_run", "delete_runs"},
-    "do_read": {"list_runs", "list_runs_of_job", "list_runs_of_schedule"},
+    "do_read": {"list_runs", "list_runs_of_job", "list_runs_of_schedule", "occurrence_at"},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -113,7 +114,7 @@ def outcomes(world: World) -> list[str]:
     schedule = world.schedule
     found = ledger(world.store, schedule)
     moments = list(found)
-    for earlier, later in zip(moments, moments[1:], strict=False):
+    for earlier, later in pairwise(moments):
         assert schedule.calendar.next_after(earlier, earlier) == later, f"a hole after {earlier}"
     return list(found.values())
 
