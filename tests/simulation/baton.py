@@ -32,6 +32,7 @@ class Strand:
         self.resume()
 
     def resume(self) -> None:
+        assert self.running, "there is a call to go on with"
         self._turn.release()
         self._back.acquire()
 
@@ -43,6 +44,8 @@ class Strand:
 
     def kill(self) -> None:
         """Unwind a paused call as if its process had died there."""
+        if not self.running:
+            return
         self._killed = True
         self.resume()
         assert not self.running, "a killed call must not pause again"
