@@ -171,14 +171,12 @@ def _state_after(rec: Recorder, run: Any, kind: str, failures: int, lost: int) -
     """The rules of settle, once more and shorter."""
     if kind == "succeeded":
         return SUCCEEDED
-    if kind == "cancelled":
+    if kind == "cancelled" or run.cancel_requested_at is not None:
         return CANCELLED
     if kind in ("failed", "timed_out") and failures >= run.max_attempts:
         return DEAD
     if kind == "lost" and lost >= rec.world.max_lost:
         return DEAD
-    if run.cancel_requested_at is not None:
-        return CANCELLED
     if run.pause_requested_at is not None or kind == "paused":
         return PAUSED
     return QUEUED if kind in ("lost", "released") else WAITING
