@@ -72,5 +72,3 @@ def test_each_second_gets_exactly_one_run_though_processes_are_killed(
 @pytest.mark.long
 def test_a_minute_of_ticks_with_five_kills_of_each_process(store: Store, database: str) -> None:
     tick(store, database, schedules=200, seconds=60, kills=5)
-
-

@@ -112,5 +112,3 @@ def _alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return status != "Z"
-
-
