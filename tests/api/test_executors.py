@@ -47,11 +47,14 @@ SOURCE = """
 
         def on_terminated(self, run):
             sql = "INSERT INTO tally (run_id, state) VALUES (:run_id, :state)"
-            if run.job == "broken":
-                sql = "INSERT INTO no_such_table VALUES (:run_id, :state)"
+            params = {"run_id": run.id, "state": run.state}
             if run.job == "rude":
                 raise RuntimeError("no statements today")
-            return [Statement(sql=sql, params={"run_id": run.id, "state": run.state})]
+            statements = [Statement(sql=sql, params=params)]
+            if run.job == "broken":
+                sql = "INSERT INTO no_such_table VALUES (:run_id, :state)"
+                statements.append(Statement(sql=sql, params=params))
+            return statements
 """
 
 

@@ -33,7 +33,7 @@ def simulate(seed: int, plant: Plant | None = None) -> History:
     with one_source_of_chance(seed, world.clock), planted:
         try:
             draw(world)
-            for _ in range(world.rng.choice((50, 120, 200))):
+            for _ in range(world.rng.choice((60, 150, 250))):
                 world.tick()
             drain(world)
         except Violation as violation:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # while nobody else changed a row and no time passed, would keep a processor busy for ever.
 SPINS = 4
 SORENESS = 6
+IDLE_STEPS = 0.03  # of the steps that would find nothing to do are taken nevertheless
 
 
 @dataclass(kw_only=True)
@@ -39,7 +40,7 @@ class Rates:
     away: float = 0.0
     unsure: float = 0.0
     sore: str = ""  # the verb that goes wrong far more often than the others
-    advance: float = 0.15  # time passes though somebody could go on
+    advance: float = 0.0  # time passes though somebody could go on
     freeze_process: float = 0.0
     cut_off: float = 0.0  # a process does not reach the database for a while
     stop_process: float = 0.0
@@ -126,7 +127,9 @@ class World:
             if roll < 0:
                 self._befall(what)
                 break
-        actor = None if rng.random() < rates.advance else self._choose()
+        if rng.random() < rates.advance:
+            self.clock.advance_to(self.clock.elapsed + rng.randrange(SECOND))
+        actor = self._choose()
         if actor is None:
             self._advance()
         else:
@@ -138,7 +141,7 @@ class World:
         ready = [actor for actor in self.actors if actor.ready(elapsed)]
         while ready:
             actor = ready.pop(self.rng.randrange(len(ready)))
-            if actor.strand is not None or actor.useful() or self.rng.random() < 0.1:
+            if actor.strand is not None or actor.useful() or self.rng.random() < IDLE_STEPS:
                 return actor
             actor.wake_at = elapsed + SECOND
         return None

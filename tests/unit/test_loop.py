@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from queue import Queue
+from queue import Empty, Queue
 
 import pytest
 
@@ -73,6 +73,15 @@ def test_a_wake_ends_the_pause(loop: Loop, steps: Steps) -> None:
     steps.wait()
     loop.wake()
     steps.wait()
+
+
+def test_a_wake_is_worth_one_step(loop: Loop, steps: Steps) -> None:
+    loop.start()
+    steps.wait()
+    loop.wake()
+    steps.wait()
+    with pytest.raises(Empty):
+        steps.taken.get(timeout=0.1)
 
 
 def test_a_wake_during_a_step_leads_to_one_more_step(loop: Loop, steps: Steps) -> None:
