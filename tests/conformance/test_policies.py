@@ -513,3 +513,43 @@ def test_a_store_in_another_place_pauses_its_schedules_until_adopted(world: Worl
     assert world.store.check_home("green") is None
     world.pass_time("1m")
     assert len(world.runs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "runs", "expected"),
+    [
+        ({"overlap": "wait"}, 2, ["fired"] * 2 + ["coalesced"] * 3),
+        ({"overlap": "queue", "queue_max": 1}, 2, ["fired"] * 2 + ["dropped"] * 3),
+    ],
+)
+def test_runs_that_wait_for_their_spread_are_in_line(
+    world: World, options: dict[str, object], runs: int, expected: list[str]
+) -> None:
+    world.put(expr="10s", spread="100m", jitter="10m", **options)
+    world.pass_time("50s", step="10s")
+    assert len(world.runs()) == runs
+    assert outcomes(world) == expected
+
+
+def test_a_broken_row_can_be_seen_edited_and_dropped(world: World) -> None:
+    made = world.put()
+    _corrupt(world.store, "s")
+    assert world.schedule.status == "BROKEN"
+    assert [one.name for one in world.control.schedules()] == ["s"]
+    assert "garbage" in world.control.explain("s").reasons[0]
+    world.control.pause("s", "look at it")
+    mended = world.store.put_schedule(made, ME)
+    assert (mended.error, mended.status) == (None, "PAUSED")
+    _corrupt(world.store, "s")
+    world.control.drop("s")
+    with pytest.raises(Unknown):
+        world.control.schedule("s")
+
+
+def test_saving_a_parked_schedule_again_heals_it(world: World) -> None:
+    made = world.put()
+    assert made.next_fire_at is not None
+    world.store.park_schedules([(made.id, made.next_fire_at, "cannot be planned: a bug")])
+    assert world.schedule.status == "BROKEN"
+    healed = world.store.put_schedule(made, ME)
+    assert (healed.status, healed.next_fire_at) == ("ACTIVE", world.clock.after("1m"))

@@ -6,8 +6,10 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
-from tests.simulation.history import Failed
+from tests.simulation.history import Failed, History
 from tests.simulation.planted import PLANTED
 from tests.simulation.scenario import simulate
 
@@ -23,23 +25,32 @@ def main() -> int:
     parser.add_argument("--planted", choices=PLANTED, help="put this bug in, to see it found")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)  # a jumping clock is loud, and here it jumps all the time
-    plant = PLANTED[arguments.planted] if arguments.planted else None
+    bug = PLANTED.get(arguments.planted)
+    try_seed = partial(simulate, plant=bug and bug.plant, focus=bug and bug.focus)
     if arguments.seed is not None:
-        try:
-            print("\n".join(simulate(arguments.seed, plant).lines))
-        except Failed as failed:
-            print(failed)
-            return 1
-        return 0
+        return replay(arguments.seed, try_seed)
+    return try_many(range(arguments.first, arguments.first + arguments.seeds), try_seed)
+
+
+def replay(seed: int, try_seed: Callable[[int], History]) -> int:
+    try:
+        print("\n".join(try_seed(seed).lines))
+    except Failed as failed:
+        print(failed)
+        return 1
+    return 0
+
+
+def try_many(seeds: range, try_seed: Callable[[int], History]) -> int:
     failures, started = 0, time.monotonic()
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
+    for tried, seed in enumerate(seeds, 1):
         try:
-            simulate(seed, plant)
+            try_seed(seed)
         except Failed as failed:
             failures += 1
-            print(f"seed {seed}: {str(failed.violation).partition(chr(10))[0]}", flush=True)
-        tried = seed - arguments.first + 1
-        if tried % TOLD_EVERY == 0 or tried == arguments.seeds:
+            first_line = str(failed.violation).partition("\n")[0]
+            print(f"seed {seed}: {first_line}", flush=True)
+        if tried % TOLD_EVERY == 0 or tried == len(seeds):
             rate = tried / (time.monotonic() - started)
             print(f"{tried} seeds, {failures} failed, {rate:.1f} a second", flush=True)
     return 1 if failures else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -20,17 +20,34 @@ from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.engine import Transaction
 from rota.storage.scripts.fire import _advances
 from rota.storage.store import Store
-from tests.simulation.scenario import Plant
+from tests.simulation.scenario import Focus, Plant
 from tests.simulation.store import WatchedStore, watched
 from tests.simulation.world import World
 
-PLANTED: dict[str, Plant] = {}
+UNSURE = Focus(rough=3.0, sore="settle", crashes=False, alone=True, sleepy=True)
+INTERFERED = Focus(operator=True)
 
 
-def plant(bug: Callable[[World], Iterator[None]]) -> Plant:
-    planted = contextmanager(bug)
-    PLANTED[bug.__name__.replace("_", " ")] = planted
-    return planted
+@dataclass(frozen=True)
+class Bug:
+    """How to put it in, and the worlds in which it shows soon enough for a test."""
+
+    plant: Plant
+    focus: Focus
+
+
+PLANTED: dict[str, Bug] = {}
+
+Patching = Callable[[World], Iterator[None]]
+
+
+def plant(focus: Focus | None = None) -> Callable[[Patching], Patching]:
+    def register(bug: Patching) -> Patching:
+        name = bug.__name__.replace("_", " ")
+        PLANTED[name] = Bug(contextmanager(bug), focus or Focus())
+        return bug
+
+    return register
 
 
 def reword(world: World, statement: str, old: str, new: str) -> None:
@@ -42,7 +59,7 @@ def reword(world: World, statement: str, old: str, new: str) -> None:
 # Fire
 
 
-@plant
+@plant()
 def fire_in_two_transactions(world: World) -> Iterator[None]:
     """Insert the runs, then advance the cursor."""
 
@@ -62,13 +79,13 @@ def fire_in_two_transactions(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant()
 def cursor_moved_without_comparing(world: World) -> Iterator[None]:
     reword(world, "advance_schedules", "AND next_fire_at = :cursor_at", "")
     yield
 
 
-@plant
+@plant()
 def cursor_computed_from_the_local_clock(world: World) -> Iterator[None]:
     def plan(schedule: Schedule, now: datetime) -> FirePlan:
         process = world.current.process
@@ -82,7 +99,7 @@ def cursor_computed_from_the_local_clock(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant()
 def catch_up_off_by_one(world: World) -> Iterator[None]:
     def shorten(stretch: Stretch) -> Stretch:
         return replace(stretch, count=(stretch.count or 2) - 1)
@@ -95,7 +112,7 @@ def catch_up_off_by_one(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant(INTERFERED)
 def resume_that_replays(world: World) -> Iterator[None]:
     def plan(schedule: Schedule, now: datetime) -> tuple[datetime | None, Stretch | None]:
         return schedule.next_fire_at, None
@@ -104,13 +121,13 @@ def resume_that_replays(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant(INTERFERED)
 def edit_that_unpauses(world: World) -> Iterator[None]:
     reword(world, "update_schedule", "SET job = :job", "SET paused = 0, job = :job")
     yield
 
 
-@plant
+@plant()
 def prune_that_empties_the_ledger(world: World) -> Iterator[None]:
     """Without it a cursor that was led back fires again what has been pruned, too."""
 
@@ -126,19 +143,19 @@ def prune_that_empties_the_ledger(world: World) -> Iterator[None]:
 # Exactly at the instant
 
 
-@plant
+@plant()
 def schedule_due_only_after_its_instant(world: World) -> Iterator[None]:
     reword(world, "due_schedules", "next_fire_at <= :now", "next_fire_at < :now")
     yield
 
 
-@plant
+@plant()
 def run_due_only_after_its_instant(world: World) -> Iterator[None]:
     reword(world, "promote_runs", "due_at <= :now", "due_at < :now")
     yield
 
 
-@plant
+@plant()
 def lease_over_only_after_its_instant(world: World) -> Iterator[None]:
     reword(world, "expired_runs", "lease_until <= :now", "lease_until < :now")
     yield
@@ -147,13 +164,13 @@ def lease_over_only_after_its_instant(world: World) -> Iterator[None]:
 # Leases
 
 
-@plant
+@plant()
 def settle_without_fence(world: World) -> Iterator[None]:
     reword(world, "settle_runs", "AND state = 'running' AND attempt = :attempt", "")
     yield
 
 
-@plant
+@plant()
 def settle_fenced_by_the_worker_name(world: World) -> Iterator[None]:
     def name() -> str:
         process = world.current.process
@@ -166,13 +183,13 @@ def settle_fenced_by_the_worker_name(world: World) -> Iterator[None]:
     yield
 
 
-@plant
+@plant()
 def renew_without_fence(world: World) -> Iterator[None]:
     reword(world, "renew_runs", "AND state = 'running' AND attempt = :attempt", "")
     yield
 
 
-@plant
+@plant()
 def rescue_that_does_not_count(world: World) -> Iterator[None]:
     def uncounted(run: Claimed, outcome: Outcome, **options: Any) -> Settlement:
         decided = settle(run, outcome, **options)
@@ -182,7 +199,7 @@ def rescue_that_does_not_count(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant()
 def outcome_forgotten_while_it_is_not_written(world: World) -> Iterator[None]:
     """A claim without an answer lets go of a run whose handler has ended already."""
 
@@ -193,7 +210,7 @@ def outcome_forgotten_while_it_is_not_written(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant(UNSURE)
 def two_attempts_of_a_run_settled_as_one(world: World) -> Iterator[None]:
     """A group holds the late outcome of a lost attempt and the outcome of the next one."""
     with (
@@ -203,7 +220,7 @@ def two_attempts_of_a_run_settled_as_one(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant(UNSURE)
 def rescue_taken_for_our_own_settle(world: World) -> Iterator[None]:
     """After a COMMIT without an answer only attempt and state are compared."""
 
@@ -218,7 +235,7 @@ def rescue_taken_for_our_own_settle(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant(UNSURE)
 def group_written_in_part_and_told_again(world: World) -> Iterator[None]:
     """A group that failed in the middle is settled, and told, from its beginning again."""
     write = Settler._write
@@ -230,7 +247,7 @@ def group_written_in_part_and_told_again(world: World) -> Iterator[None]:
         yield
 
 
-@plant
+@plant(Focus(delays=True, operator=True))
 def delay_counted_from_another_run(world: World) -> Iterator[None]:
     """A run that is done again ends, and the schedule takes it for the one it waits for."""
 
@@ -248,7 +265,7 @@ def delay_counted_from_another_run(world: World) -> Iterator[None]:
 # Slots
 
 
-@plant
+@plant()
 def slot_not_handed_on(world: World) -> Iterator[None]:
     """Neither settle, nor admit, nor the sweeper gives a free slot to who waits for it."""
     admit_keys = Store._admit_keys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.flow.prune import Retention
@@ -21,18 +22,33 @@ from tests.simulation.invariants import HEARD
 from tests.simulation.people import Operator, Producer
 from tests.simulation.world import Actor, Rates, World
 
-# Where a seed is especially unlucky: in about half of them nowhere.
-SORE = ("", "", "", "", "", "settle", "settle", "claim", "fire", "enqueue", "renew", "read")
 Plant = Callable[[World], AbstractContextManager[None]]
 
+ROUGH = (0.0, 0.5, 1.5, 3.0)  # a quarter of the seeds knows no faults
+# Where a seed is especially unlucky: in about half of them nowhere.
+SORE = ("", "", "", "", "", "settle", "settle", "claim", "fire", "enqueue", "renew", "read")
 
-def simulate(seed: int, plant: Plant | None = None) -> History:
+
+@dataclass(frozen=True, kw_only=True)
+class Focus:
+    """Draw a world where something rare is less rare; what is None is left to the seed."""
+
+    rough: float | None = None
+    sore: str | None = None
+    crashes: bool = True
+    alone: bool = False  # one process does it all
+    sleepy: bool = False  # leases are short, and whoever is interrupted often sleeps past them
+    delays: bool = False  # schedules count from the end of their run
+    operator: bool = False  # there is one, and it is busy
+
+
+def simulate(seed: int, plant: Plant | None = None, focus: Focus | None = None) -> History:
     """The history of a seed; Failed if a promise was broken in it."""
     world = World(seed)
     planted = nullcontext() if plant is None else plant(world)
     with one_source_of_chance(seed, world.clock), planted:
         try:
-            draw(world)
+            draw(world, focus or Focus())
             for _ in range(world.rng.choice((60, 150, 250))):
                 world.tick()
             drain(world)
@@ -46,28 +62,28 @@ def simulate(seed: int, plant: Plant | None = None) -> History:
 # Drawing: seeds are short, so that many of them can differ
 
 
-def draw(world: World) -> None:
+def draw(world: World, focus: Focus) -> None:
     rng = world.rng
-    world.rates = draw_rates(rng)
-    world.lease = rng.choice((4, 6, 10, 20)) * SECOND
+    world.rates = draw_rates(rng, focus)
+    world.lease = (4 if focus.sleepy else rng.choice((4, 6, 10, 20))) * SECOND
     world.max_lost = rng.choice((1, 2, 3))
     jobs = draw_jobs(rng)
     world.store.put_jobs(list(jobs.values()))
     for number in range(rng.choice((0, 1, 2, 3))):
-        world.store.put_schedule(draw_schedule(world, f"s{number}", jobs), WORLD)
-    draw_processes(world, jobs)
-    draw_people(world, jobs)
+        world.store.put_schedule(draw_schedule(world, f"s{number}", jobs, focus), WORLD)
+    draw_processes(world, jobs, focus)
+    draw_people(world, jobs, focus)
 
 
-def draw_rates(rng: random.Random) -> Rates:
-    rough = rng.choice((0.0, 0.5, 1.5, 3.0))  # a quarter of the seeds knows no faults
+def draw_rates(rng: random.Random, focus: Focus) -> Rates:
+    rough = rng.choice(ROUGH) if focus.rough is None else focus.rough
     return Rates(
-        switch=rng.choice((0.0, 0.2, 0.5, 0.8)),
-        freeze=rng.choice((0.0, 0.05, 0.2)),
-        crash=0.01 * rough,
+        switch=0.5 if focus.sleepy else rng.choice((0.0, 0.2, 0.5, 0.8)),
+        freeze=0.2 if focus.sleepy else rng.choice((0.0, 0.05, 0.2)),
+        crash=0.01 * rough * focus.crashes,
         away=0.02 * rough,
         unsure=0.02 * rough,
-        sore=rng.choice(SORE),
+        sore=rng.choice(SORE) if focus.sore is None else focus.sore,
         advance=rng.choice((0.05, 0.15, 0.3)),
         freeze_process=0.006 * rough,
         cut_off=0.006 * rough,
@@ -88,10 +104,11 @@ def draw_jobs(rng: random.Random) -> dict[str, Job]:
     return {job.name: job for job in jobs}
 
 
-def draw_schedule(world: World, name: str, jobs: dict[str, Job]) -> Schedule:
+def draw_schedule(world: World, name: str, jobs: dict[str, Job], focus: Focus) -> Schedule:
     rng, now = world.rng, world.clock.now()
     job = jobs[rng.choice(list(jobs))]
-    kind = rng.choice(("cron", "every", "every", "once"))
+    kind = "every" if focus.delays else rng.choice(("cron", "every", "every", "once"))
+    anchors = ("delay",) if focus.delays else ("rate", "rate", "delay")
     match kind:
         case "cron":
             expr = rng.choice(("*/5 * * * * *", "7,31 * * * * *", "* * * * *"))
@@ -105,7 +122,7 @@ def draw_schedule(world: World, name: str, jobs: dict[str, Job]) -> Schedule:
         job=job.name,
         kind=kind,
         expr=expr,
-        anchor=rng.choice(("rate", "rate", "delay")) if kind == "every" else "rate",
+        anchor=rng.choice(anchors) if kind == "every" else "rate",
         overlap=rng.choice(("queue", "wait", "skip", "allow")),
         overlap_key=rng.choice((None, job.overlap_key)),
         queue_max=rng.choice((None, 0, 2)),
@@ -122,13 +139,14 @@ def draw_schedule(world: World, name: str, jobs: dict[str, Job]) -> Schedule:
     )
 
 
-def draw_processes(world: World, jobs: dict[str, Job]) -> None:
+def draw_processes(world: World, jobs: dict[str, Job], focus: Focus) -> None:
     """One box, two of the same, or three with parts of their own."""
     rng = world.rng
     both, scheduler, worker = ("scheduler", "worker"), ("scheduler",), ("worker",)
     age = timedelta(seconds=rng.choice((1, 5, 60)))  # so short that runs vanish meanwhile
     retention = Retention(ages=dict.fromkeys(TERMINAL, age), keep_last=rng.choice((0, 0, 2)))
-    for number, parts in enumerate(rng.choice(([both], [both, both], [both, scheduler, worker]))):
+    shapes = ([both], [both, both], [both, scheduler, worker])
+    for number, parts in enumerate(shapes[0] if focus.alone else rng.choice(shapes)):
         known = dict(jobs)
         if number and rng.random() < 0.3:
             del known[rng.choice(list(known))]
@@ -144,16 +162,16 @@ def draw_processes(world: World, jobs: dict[str, Job]) -> None:
         world.processes.append(process)
 
 
-def draw_people(world: World, jobs: dict[str, Job]) -> None:
+def draw_people(world: World, jobs: dict[str, Job], focus: Focus) -> None:
     rng = world.rng
     for number in range(rng.choice((1, 1, 2))):
         producer = Producer(world, jobs, pace=rng.choice((2, 10)) * SECOND)
         world.actors.append(Actor(f"producer {number}", producer.step, role="person"))
-    if rng.random() < 0.7:
+    if focus.operator or rng.random() < 0.7:
         operator = Operator(
             world,
             jobs,
-            lambda name: draw_schedule(world, name, jobs),
-            pace=rng.choice((2, 8)) * SECOND,
+            lambda name: draw_schedule(world, name, jobs, focus),
+            pace=SECOND if focus.operator else rng.choice((2, 8)) * SECOND,
         )
         world.actors.append(Actor("operator", operator.step, role="person"))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation.history import Failed
-from tests.simulation.planted import PLANTED
-from tests.simulation.scenario import Plant, simulate
+from tests.simulation.planted import PLANTED, Bug
+from tests.simulation.scenario import simulate
 
 SEEDS = 200
 
@@ -21,20 +21,21 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def first_failure(plant: Plant) -> Failed | None:
+def first_failure(bug: Bug) -> Failed | None:
     for seed in range(SEEDS):
         try:
-            simulate(seed, plant)
+            simulate(seed, bug.plant, bug.focus)
         except Failed as failed:
             return failed
     return None
 
 
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_bug_is_found(bug: str) -> None:
-    failed = first_failure(PLANTED[bug])
-    assert failed is not None, f"{SEEDS} seeds, and nobody noticed: {bug}"
-    simulate(failed.seed)  # it was the bug: without it the same seed is clean
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str) -> None:
+    bug = PLANTED[name]
+    failed = first_failure(bug)
+    assert failed is not None, f"{SEEDS} seeds, and nobody noticed: {name}"
+    simulate(failed.seed, focus=bug.focus)  # it was the bug: without it the same seed is clean
 
 
 def test_a_failure_tells_how_to_replay_it() -> None:

@@ -195,7 +195,8 @@ class World:
             told = "".join(traceback.format_exception(fault))
             raise Violation(f"a step of {actor} raised\n{told}")
         else:
-            actor.wake_at = now + round(actor.delay * SECOND)
+            # Less than the clock can tell is still a wait: a float that missed an instant.
+            actor.wake_at = now + max(round(actor.delay * SECOND), actor.delay > 0)
             self._check_spin(actor)
             self.recorder.step_ended(actor)
         if actor.process is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rota.errors import Conflict, Invalid, Unknown
 from rota.executors.protocol import HearsTermination
-from rota.flow.enqueue import Enqueue, Options, find_job
+from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
 from rota.flow.prune import Prune, Retention
 from rota.flow.settle import FindHearer, asking
@@ -255,8 +255,7 @@ class Control:
 
     def put_schedule(self, schedule: Schedule) -> Schedule:
         """Create or edit by name. The job must exist, and the arguments must fit it."""
-        job = find_job(self.storage, schedule.job)
-        job.signature.check(schedule.job, schedule.args)
+        encode_args(find_job(self.storage, schedule.job), schedule.args)
         saved = self.storage.put_schedule(schedule, self.actor)
         self.changed()
         return saved

@@ -94,6 +94,8 @@ def why(storage: Storage, name: str, at: datetime) -> str:
 
 def in_words(schedule: Schedule) -> str:
     """What the timing means in English."""
+    if schedule.error is not None:
+        return schedule.described()
     match schedule.kind:
         case "cron":
             cron = schedule.calendar.cron

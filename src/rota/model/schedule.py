@@ -119,6 +119,15 @@ class Schedule:
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
+    @classmethod
+    def broken(cls, fields: Mapping[str, Any], error: str) -> Schedule:
+        """What a row says that no schedule may say; nothing is checked, and it never fires."""
+        made = object.__new__(cls)
+        for name in cls.__dataclass_fields__:
+            object.__setattr__(made, name, fields[name])
+        object.__setattr__(made, "error", error)
+        return made
+
     @cached_property
     def calendar(self) -> Calendar:
         return _calendar(self.kind, self.expr, self.timezone, self.dst)
@@ -273,7 +282,7 @@ def edited(old: Schedule, new: Schedule, now: datetime) -> Schedule:
         paused_reason=old.paused_reason, next_fire_at=old.next_fire_at, state=old.state,
         error=old.error,
     )  # fmt: skip
-    if old.timing() == new.timing():
+    if old.timing() == new.timing() and old.error is None:
         return kept
     # What was wrong with the old timing is over.
     begin = replace(

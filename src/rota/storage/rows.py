@@ -149,7 +149,7 @@ def job(row: Row) -> Job:
     )
 
 
-def schedule(row: Row) -> Schedule:
+def checked_schedule(row: Row) -> Schedule:
     """Checked again at construction: a row that somebody corrupted is refused, by name."""
     return Schedule(
         **{
@@ -160,6 +160,14 @@ def schedule(row: Row) -> Schedule:
             "retry": None if row["retry"] is None else Retry.from_dict(from_json(row["retry"])),
         }
     )
+
+
+def schedule(row: Row) -> Schedule:
+    """A row that cannot be understood is a broken schedule: it can be seen, edited and dropped."""
+    try:
+        return checked_schedule(row)
+    except Exception as fault:
+        return Schedule.broken({**row, "args": {}, "retry": None}, str(fault))
 
 
 def schedule_row(schedule: Schedule) -> Row:

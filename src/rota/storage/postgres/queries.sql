@@ -61,9 +61,17 @@ ON CONFLICT (key, number) DO NOTHING
 RETURNING key, owner_run;
 
 -- name: count_held
-SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
- WHERE state = 'held' AND wanted_key = ANY (:keys::text[])
- GROUP BY wanted_key;
+-- A fired run whose jitter or spread has not passed stands in line as well.
+SELECT key, sum(held)::bigint AS held
+  FROM (SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
+         WHERE state = 'held' AND wanted_key = ANY (:keys::text[])
+         GROUP BY wanted_key
+        UNION ALL
+        SELECT wanted_key, count(*) FROM {prefix}runs
+         WHERE state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL
+           AND wanted_key = ANY (:keys::text[])
+         GROUP BY wanted_key) AS line
+ GROUP BY key;
 
 -- name: insert_fired_runs
 WITH t AS MATERIALIZED (SELECT {now} AS now)
@@ -91,8 +99,16 @@ UPDATE {prefix}runs AS r SET missed_count = r.missed_count + head.missed_count
   FROM (SELECT a.missed_count, line.seq
           FROM unnest(:key::text[], :missed_count::bigint[]) AS a(key, missed_count)
          CROSS JOIN LATERAL (
-               SELECT seq FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key
-                ORDER BY priority DESC, seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS line) AS head
+               SELECT seq FROM (
+                   SELECT seq FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key
+                    ORDER BY priority DESC, seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS held
+               UNION ALL
+               SELECT seq FROM (
+                   SELECT seq FROM {prefix}runs
+                    WHERE state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL
+                      AND retry_of IS NULL AND wanted_key = a.key
+                    ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS delayed
+               LIMIT 1) AS line) AS head
  WHERE r.seq = head.seq
 RETURNING r.id::text, r.wanted_key AS key;
 
@@ -840,7 +856,7 @@ SELECT o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason
   FROM {prefix}occurrences o
  WHERE o.schedule_id = :schedule_id
    AND (o.recorded_at < (SELECT {now}) - make_interval(secs => :age_seconds)
-        OR o.occurrence < (SELECT occurrence FROM {prefix}occurrences
+        OR o.occurrence <= (SELECT occurrence FROM {prefix}occurrences
                             WHERE schedule_id = :schedule_id
                             ORDER BY occurrence DESC LIMIT 1 OFFSET :keep_rows))
    AND o.last_occurrence < coalesce((SELECT next_fire_at FROM {prefix}schedules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rota.errors import StorageError
@@ -44,7 +44,7 @@ class FireScript(Script):
         good, broken = [], []
         for row in found:
             try:
-                good.append(rows.schedule(dict(row)))
+                good.append(rows.checked_schedule(dict(row)))
             except Exception as fault:  # one corrupt row must not delay the others
                 broken.append((row["id"], row["next_fire_at"], str(fault)))
         return Due(now, good, broken, len(found) == limit)
@@ -72,7 +72,7 @@ class FireScript(Script):
             # only the schedule concerned pays for it.
             if len(plans) > 1:
                 return sum(self.fire([plan], jobs) for plan in plans)
-            return self.engine.write("fire", lambda tx: self._skip_known(tx, plans[0]))
+            return self.engine.write("fire", lambda tx: self._step_over_known(tx, plans[0], jobs))
 
     def _fire(self, tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
         moved = {row["id"] for row in tx.many("advance_schedules", _advances(plans))}
@@ -133,10 +133,18 @@ class FireScript(Script):
         merged = tx.many("merge_into_held", [{"key": key, "missed_count": run.missed_count}])
         return merged[0]["id"] if merged else None
 
-    def _skip_known(self, tx: Transaction, plan: FirePlan) -> int:
-        """The ledger wins: only the cursor moves."""
-        tx.many("advance_schedules", _advances([plan]))
-        return 0
+    def _step_over_known(self, tx: Transaction, plan: FirePlan, jobs: Mapping[str, Job]) -> int:
+        """The ledger wins: the cursor goes one occurrence on, which fires only if it is not in
+        the ledger. What comes after is planned from there."""
+        asked = {"schedule_id": plan.schedule.id, "instant": plan.cursor}
+        known = tx.one("occurrence_at", **asked) is not None
+        one = replace(
+            plan,
+            next_fire_at=plan.schedule.next_after(plan.cursor),
+            runs=() if known else tuple(replace(run, missed_count=1) for run in plan.runs[:1]),
+            stretches=(),
+        )
+        return self._fire(tx, [one], jobs)
 
 
 def _advances(plans: Sequence[FirePlan]) -> list[Row]:

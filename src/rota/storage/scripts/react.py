@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
-from rota.errors import Invalid
 from rota.model.on_error import Reaction, react, retry_id
 from rota.model.outcome import Settlement
 from rota.model.run import NewRun, Run
 from rota.model.schedule import Schedule
 from rota.storage import rows
-from rota.storage.engine import Row, Transaction
+from rota.storage.engine import Transaction
 from rota.storage.scripts.base import Script
 from rota.storage.scripts.changes import SYSTEM, record_change
 
@@ -25,13 +23,13 @@ class ReactScript(Script):
         ids = sorted({run.schedule_id for run in concerned if run.schedule_id is not None})
         if not ids:
             return
-        schedules = dict(_readable(tx.all("lock_schedules", ids=ids)))
+        schedules = {row["id"]: rows.schedule(row) for row in tx.all("lock_schedules", ids=ids)}
         now = self._now(tx)
         for run in concerned:
             schedule = schedules.get(run.schedule_id or 0)
             row = tx.one("run_by_seq", seq=run.seq)
-            if schedule is None or row is None:
-                continue  # dropped meanwhile, or unreadable: its runs go on alone
+            if schedule is None or schedule.error is not None or row is None:
+                continue  # dropped meanwhile, or broken: its runs go on alone
             died = rows.run(row)
             reaction = react(schedule, died, now, self._deaths_in_a_row(tx, schedule))
             schedules[schedule.id] = self._carry_out(tx, schedule, died, reaction)
@@ -62,13 +60,6 @@ class ReactScript(Script):
         paused = rows.schedule(row)
         record_change(tx, paused, SYSTEM, "pause", reason, schedule, paused)
         return paused
-
-
-def _readable(found: Sequence[Row]) -> Iterator[tuple[int, Schedule]]:
-    """A row that somebody corrupted must not keep its runs, or others, from ending."""
-    for row in found:
-        with suppress(Invalid):
-            yield row["id"], rows.schedule(row)
 
 
 def _retry(schedule: Schedule, died: Run, reaction: Reaction) -> NewRun:

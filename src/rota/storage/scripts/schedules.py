@@ -35,10 +35,10 @@ class ScheduleScript(FireScript):
             record_change(tx, created, actor, "create", None, None, created)
             return created
         old = rows.schedule(row)
-        if old.definition() == wanted.definition():
+        if old.definition() == wanted.definition() and old.error is None:
             return old
         new = edited(old, wanted, now)
-        if old.timing() != wanted.timing():
+        if old.timing() != wanted.timing() or old.error is not None:
             _refuse_never(new)
         if new.enabled and not old.enabled:
             resumed, missed = plan_resume(new, now)

@@ -152,6 +152,8 @@ class SqliteEngine:
                 pending.result = pending.work(transaction)
         except sqlite3.OperationalError:
             raise  # disk full, I/O error: nothing in this transaction can be trusted
+        except sqlite3.Error as fault:
+            pending.fail(self.translate(fault))
         except Exception as fault:
             pending.fail(fault)
 

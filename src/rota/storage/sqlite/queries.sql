@@ -47,9 +47,17 @@ ON CONFLICT (key, number) DO NOTHING
 RETURNING key, owner_run;
 
 -- name: count_held
-SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
- WHERE state = 'held' AND wanted_key IN (SELECT value FROM json_each(:keys))
- GROUP BY wanted_key;
+-- A fired run whose jitter or spread has not passed stands in line as well.
+SELECT key, sum(held) AS held
+  FROM (SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
+         WHERE state = 'held' AND wanted_key IN (SELECT value FROM json_each(:keys))
+         GROUP BY wanted_key
+        UNION ALL
+        SELECT wanted_key, count(*) FROM {prefix}runs
+         WHERE state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL
+           AND wanted_key IN (SELECT value FROM json_each(:keys))
+         GROUP BY wanted_key)
+ GROUP BY key;
 
 -- name: insert_fired_runs
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
@@ -64,8 +72,12 @@ VALUES (:seq, :id, :job, :queue, :priority,
 -- name: merge_into_held
 -- overlap = wait: the one held run stands for this occurrence too.
 UPDATE {prefix}runs SET missed_count = missed_count + :missed_count
- WHERE seq = (SELECT seq FROM {prefix}runs WHERE state = 'held' AND wanted_key = :key
-               ORDER BY priority DESC, seq LIMIT 1)
+ WHERE seq = coalesce(
+           (SELECT seq FROM {prefix}runs WHERE state = 'held' AND wanted_key = :key
+             ORDER BY priority DESC, seq LIMIT 1),
+           (SELECT seq FROM {prefix}runs
+             WHERE state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL
+               AND wanted_key = :key ORDER BY seq LIMIT 1))
 RETURNING id, wanted_key AS key;
 
 -- name: insert_occurrences
@@ -569,8 +581,8 @@ SELECT id, at, kind, run_id, name, detail FROM {prefix}events
 SELECT state, count(*) AS runs FROM {prefix}runs GROUP BY state;
 
 -- name: count_schedules
-SELECT count(*) AS schedules, sum(paused) AS paused,
-       sum(error IS NOT NULL) AS broken FROM {prefix}schedules;
+SELECT count(*) AS schedules, coalesce(sum(paused), 0) AS paused,
+       coalesce(sum(error IS NOT NULL), 0) AS broken FROM {prefix}schedules;
 
 -------------------------------------------------------------------------------------- prune
 
@@ -610,7 +622,7 @@ SELECT o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason
   FROM {prefix}occurrences o
  WHERE o.schedule_id = :schedule_id
    AND (o.recorded_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
-        OR o.occurrence < (SELECT occurrence FROM {prefix}occurrences
+        OR o.occurrence <= (SELECT occurrence FROM {prefix}occurrences
                             WHERE schedule_id = :schedule_id
                             ORDER BY occurrence DESC LIMIT 1 OFFSET :keep_rows))
    AND o.last_occurrence < coalesce((SELECT next_fire_at FROM {prefix}schedules

@@ -151,6 +151,8 @@ ALTER SEQUENCE {prefix}runs_seq OWNED BY {prefix}runs.seq;
 CREATE INDEX runs_claim ON {prefix}runs (queue, priority DESC, due_at, seq) WHERE state = 'queued';
 CREATE INDEX runs_due ON {prefix}runs (due_at) WHERE state = 'waiting';
 CREATE INDEX runs_held ON {prefix}runs (wanted_key, priority DESC, seq) WHERE state = 'held';
+CREATE INDEX runs_in_line ON {prefix}runs (wanted_key, seq)
+    WHERE state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL;
 CREATE INDEX runs_lease ON {prefix}runs (lease_until) WHERE state = 'running';
 CREATE INDEX runs_paused ON {prefix}runs (seq) WHERE state = 'paused';
 CREATE INDEX runs_finished ON {prefix}runs (state, finished_at)

@@ -136,6 +136,8 @@ CREATE TABLE {prefix}runs (
 CREATE INDEX {prefix}runs_claim ON {prefix}runs (queue, priority DESC, due_at, seq) WHERE state = 'queued';
 CREATE INDEX {prefix}runs_due ON {prefix}runs (due_at) WHERE state = 'waiting';
 CREATE INDEX {prefix}runs_held ON {prefix}runs (wanted_key, priority DESC, seq) WHERE state = 'held';
+CREATE INDEX {prefix}runs_in_line ON {prefix}runs (wanted_key, seq)
+    WHERE state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL;
 CREATE INDEX {prefix}runs_lease ON {prefix}runs (lease_until) WHERE state = 'running';
 CREATE INDEX {prefix}runs_paused ON {prefix}runs (seq) WHERE state = 'paused';
 CREATE INDEX {prefix}runs_finished ON {prefix}runs (state, finished_at)
