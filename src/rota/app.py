@@ -37,12 +37,12 @@ from rota.executors.signatures import signature_of
 from rota.flow.control import Control
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener
-from rota.flow.prune import Retention
 from rota.flow.service import PARTS, Service, ServiceOptions
 from rota.model.duration import format_duration, parse_duration, parse_instant
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
 from rota.model.policies import DEFAULT_OVERLAP, PYTHON
+from rota.model.retention import Retention
 from rota.model.retry import Retry
 from rota.model.run import Enqueued, Run
 from rota.model.schedule import DEFINITION, Schedule
@@ -54,6 +54,8 @@ log = logging.getLogger("rota")
 
 # A terminal or a supervisor may deliver one request to stop twice.
 SAME_SIGNAL_SECONDS = 0.3
+# One for each handler and some for the loops, so that renewals never wait for handlers.
+MOST_CONNECTIONS = 100
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -231,7 +233,7 @@ class Rota:
                 store = open_store(
                     self.settings.database,
                     schema=self.settings.schema,
-                    pool_size=min(20, 6 + self.settings.slots // 4),
+                    pool_size=min(MOST_CONNECTIONS, self.settings.slots + 8),
                 )
                 try:
                     store.migrate()
@@ -398,8 +400,9 @@ class Rota:
 
         def ask(number: int, frame: object) -> None:
             nonlocal asked_at
-            if not stopping.is_set():
+            if not asked_at:
                 asked_at = time.monotonic()
+                stuck.clear()  # whoever asks for an end does not want a new beginning
                 stopping.set()
             elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
                 os._exit(130)
@@ -488,6 +491,7 @@ class Rota:
             retention=self._retention(),
             pace=settings.scheduler.pace,
             max_fires_per_tick=settings.scheduler.max_fires_per_tick,
+            start_delay=settings.scheduler.start_delay,
         )
 
     def _enqueued(self) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import Invalid
-from rota.flow.prune import RETENTION
 from rota.model.cron import parse_zone
 from rota.model.duration import format_duration, parse_duration
-from rota.model.limits import check_name, check_schema_name, check_whole
+from rota.model.limits import NAME, check_name, check_schema_name, check_whole
+from rota.model.retention import RETENTION
 
 FILE = "rota.toml"
 MAX_SLOTS = 10_000
@@ -41,8 +41,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.database, str) or "://" not in self.database:
+            # Only a plain name is repeated: anything else may hold a password.
+            plain = not isinstance(self.database, str) or NAME.fullmatch(self.database)
+            shown = f" {self.database!r}" if plain else ""
             raise Invalid(
-                f"database {self.database!r} is not a URL; "
+                f"database{shown} is not a URL; "
                 "use sqlite:///rota.db or postgresql://user@host/name"
             )
         check_schema_name(self.schema)

@@ -39,6 +39,8 @@ from rota.storage.store import open_store
 MAX_DRAINED = 100_000
 LEASE = timedelta(days=365)
 WORKER = "test"
+# A test's ctx.db never reaches the database of the settings.
+TARGET = "sqlite:///:memory:"
 
 # pytest collects classes named Test*; these are not tests.
 __test__ = False
@@ -126,7 +128,7 @@ class Driver:
             storage=self.storage,
             notes=self._notes,
             lease=LEASE,
-            target=self.app.settings.database,
+            target=TARGET,
             worker_id=WORKER,
             done=lambda one, outcome: self._settler.put(one.run, outcome),
             freed=lambda one: None,

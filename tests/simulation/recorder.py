@@ -77,7 +77,7 @@ class Recorder:
         self.touched: dict[Any, int] = {}  # run seq, or ("schedule", id) -> version
         self.ever: dict[str, str] = {}  # run id -> job
         self.occurrences: set[tuple[int, int]] = set()
-        self.last_ledgered: dict[int, int] = {}
+        self.ledgered: defaultdict[int, set[int]] = defaultdict(set)  # occurrences, for ever
         self.rewound: dict[int, int] = {}  # schedules that an edit led back, and from where
         self.stands_for: defaultdict[str, int] = defaultdict(int)
         self.ends: dict[tuple[str, int], tuple[int, str]] = {}
@@ -157,6 +157,8 @@ class Recorder:
         if old is None:
             self.world.note(commit.actor, f"run {row.seq} made {row.state} by {commit.verb}")
             invariants.check_insert(self, commit, row)
+            if row.id in self.ever:
+                self._forget(row.id)
             self.ever[row.id] = row.job
         else:
             if old.state != row.state:
@@ -167,6 +169,13 @@ class Recorder:
             invariants.check_update(self, commit, old, row)
         self.runs[row.seq] = row
         self.run_by_id[row.id] = row.seq
+
+    def _forget(self, run_id: str) -> None:
+        """An enqueue without an answer is sent again, and finds its run pruned: it is made anew.
+        Retention in days makes that impossible; here it is seconds."""
+        self.ends = {key: end for key, end in self.ends.items() if key[0] != run_id}
+        self.told = {key for key in self.told if key[0] != run_id}
+        self.started = {key: by for key, by in self.started.items() if key[0] != run_id}
 
     def _put(self, rows: dict[Any, Any], key: Any, row: Any, gone: bool) -> None:
         if gone:

@@ -38,6 +38,7 @@ class Focus:
     crashes: bool = True
     alone: bool = False  # one process does it all
     sleepy: bool = False  # leases are short, and whoever is interrupted often sleeps past them
+    jumpy: bool = False  # the clock is set again and again
     delays: bool = False  # schedules count from the end of their run
     operator: bool = False  # there is one, and it is busy
 
@@ -88,7 +89,7 @@ def draw_rates(rng: random.Random, focus: Focus) -> Rates:
         freeze_process=0.006 * rough,
         cut_off=0.006 * rough,
         stop_process=0.004 * rough,
-        step_clock=rng.choice((0.0, 0.0, 0.01)) * rough,
+        step_clock=0.05 if focus.jumpy else rng.choice((0.0, 0.0, 0.01)) * rough,
     )
 
 

@@ -83,19 +83,10 @@ def check_commit(rec: Recorder, commit: Commit) -> None:
         before, after = commit.schedules.get(id, rec.schedules.get(id)), rec.schedules.get(id)
         rows = sorted(ledger.get(id, ()), key=lambda row: row.occurrence)
         _check_schedule(rec, commit, before, after, rows)
-        for row in rows:
-            _check_once(rec, row)
     if commit.fired or commit.ledger:
         _check_fired(rec, commit)
     if commit.folded:
         _check_fold(commit)
-
-
-def _check_once(rec: Recorder, row: Any) -> None:
-    last = rec.last_ledgered.get(row.schedule_id, 0)
-    if row.occurrence <= last and row.occurrence > rec.rewound.get(row.schedule_id, 0):
-        raise Violation(f"schedule {row.schedule_id}: {row.occurrence} is ledgered twice")
-    rec.last_ledgered[row.schedule_id] = max(last, row.last_occurrence)
 
 
 def _check_schedule(
@@ -111,7 +102,7 @@ def _check_schedule(
         case "fire":
             _check_fire(rec, commit, before, after, rows)
         case "resume_schedule":
-            _check_resume(commit, before, after, rows)
+            _check_resume(rec, commit, before, after, rows)
         case "put_schedule":
             _check_edit(rec, commit, before, after, rows)
         case "settle" | "sweep":
@@ -146,13 +137,10 @@ def _check_fire(rec: Recorder, commit: Commit, before: Any, after: Any, rows: li
         raise Violation(f"{name} fired {cursor} too early, at {commit.now}")
     if following is not None and following <= cursor:
         raise Violation(f"{name}: the cursor went back from {cursor} to {following}")
-    passed = list(_passed(before, following))
-    if not rows and passed[0] <= rec.rewound.get(before.id, 0):
-        return  # the ledger knew it already: only the cursor moves
-    _check_tiles(name, rows, passed)
+    _check_ledgered(rec, before, following, rows)
 
 
-def _check_resume(commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
+def _check_resume(rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
     name, cursor, following = before.name, before.next_fire_at, after.next_fire_at
     if cursor is None or cursor > commit.now:
         if following != cursor or rows:
@@ -163,7 +151,7 @@ def _check_resume(commit: Commit, before: Any, after: Any, rows: list[Any]) -> N
     replayed = commit.asked.options.get("catch_up") is not None
     if any(row.outcome != "missed" for row in rows) and not replayed:
         raise Violation(f"{name}: resume recorded {rows}")
-    _check_tiles(name, rows, list(_passed(before, following)))
+    _check_ledgered(rec, before, following, rows)
 
 
 def _check_edit(rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
@@ -175,7 +163,7 @@ def _check_edit(rec: Recorder, commit: Commit, before: Any, after: Any, rows: li
             raise Violation(f"{name}: an edit put the cursor at {following}, in the past")
         _check_rewound(rec, after)
     elif after.enabled and not before.enabled:
-        _check_resume(commit, before, after, rows)
+        _check_resume(rec, commit, before, after, rows)
     elif following != cursor or rows:
         raise Violation(f"{name}: an edit moved the cursor {cursor} -> {following}")
 
@@ -183,7 +171,7 @@ def _check_edit(rec: Recorder, commit: Commit, before: Any, after: Any, rows: li
 def _check_rewound(rec: Recorder, schedule: Any) -> None:
     """Only after the clock went back, or for an instant that is over, does a cursor come to where
     the ledger was already: there the ledger may know better."""
-    last = rec.last_ledgered.get(schedule.id, 0)
+    last = max(rec.ledgered[schedule.id], default=0)
     if schedule.next_fire_at is not None and schedule.next_fire_at <= last:
         rec.rewound[schedule.id] = last
 
@@ -205,6 +193,20 @@ def _check_restart(rec: Recorder, commit: Commit, before: Any, after: Any) -> No
         mine = (run.schedule_id, run.occurrence, run.retry_of) == last
         if mine and run.state not in TERMINAL:
             raise Violation(f"{after.name} counts from the end of its run, and {run.seq} goes on")
+
+
+def _check_ledgered(rec: Recorder, schedule: Any, following: int | None, rows: list[Any]) -> None:
+    """What the cursor passed is in the ledger, each occurrence once and for ever."""
+    passed, known = list(_passed(schedule, following)), rec.ledgered[schedule.id]
+    if passed[0] > rec.rewound.get(schedule.id, 0):
+        _check_tiles(schedule.name, rows, passed)
+        again = known.intersection(passed)
+    else:
+        # Led back to where it was already: then a stretch may touch what has an outcome.
+        again = known & {row.occurrence for row in rows if row.outcome == "fired"}
+    if again:
+        raise Violation(f"{schedule.name}: {sorted(again)} are in the ledger once more")
+    known.update(passed)
 
 
 def _check_tiles(name: str, rows: list[Any], passed: list[int]) -> None:

@@ -113,8 +113,8 @@ class World:
 
     def tick(self) -> None:
         """One thing happens: somebody goes on, or time passes."""
-        self.ring()
         rng, rates = self.rng, self.rates
+        self.ring()
         if rng.random() < rates.step_clock:
             self._step_clock()
         roll = rng.random()
@@ -128,7 +128,7 @@ class World:
                 self._befall(what)
                 break
         if rng.random() < rates.advance:
-            self.clock.advance_to(self.clock.elapsed + rng.randrange(SECOND))
+            self._pass(rng.randrange(SECOND))
         actor = self._choose()
         if actor is None:
             self._advance()
@@ -243,7 +243,13 @@ class World:
         else:
             target = elapsed + self.lease + rng.randrange(self.lease)
         # Neither a lease from a glitch nor a cursor in the year 9999 is worth waiting for.
-        self.clock.advance_to(min(target, elapsed + 3 * self.lease))
+        self._pass(min(target - elapsed, 3 * self.lease))
+
+    def _pass(self, span: int) -> None:
+        """Let time pass, up to the next alarm."""
+        alarm = self.next_alarm()
+        target = self.clock.elapsed + span
+        self.clock.advance_to(target if alarm is None else min(target, alarm))
 
     def _step_clock(self) -> None:
         rng, clock = self.rng, self.clock
@@ -256,7 +262,7 @@ class World:
             self.at(clock.elapsed + rng.randrange(SECOND), self.end_glitch)
             self.note(self.nobody, f"the clock jumps {self.glitch / SECOND:+.3f} s for a moment")
         else:
-            jump = rng.randrange(-120 * SECOND, 600 * SECOND)
+            jump = rng.choice((-1, 1)) * rng.randrange(300 * SECOND)
             clock.step(jump)
             self.note(self.nobody, f"the clock is set by {jump / SECOND:+.3f} s")
 

@@ -234,13 +234,14 @@ def test_an_edit_of_the_timing_begins_anew_and_never_in_the_past(
     assert edited(old, schedule(**change), NOON).next_fire_at == cursor
 
 
-def test_a_broken_schedule_stays_so_until_its_timing_is_edited() -> None:
+@pytest.mark.parametrize(
+    ("change", "cursor"), [({"priority": 5}, NOON + HOUR), ({"expr": "2h"}, NOON + 2 * HOUR)]
+)
+def test_an_edit_mends_a_broken_schedule(change: dict[str, Any], cursor: datetime) -> None:
     broken = schedule(error="cannot be planned", state="cannot be planned")
-    still = edited(broken, schedule(priority=5), NOON)
-    assert (still.error, still.next_fire_at) == ("cannot be planned", None)
-    repaired = edited(broken, schedule(expr="2h"), NOON)
-    assert (repaired.error, repaired.state) == (None, None)
-    assert repaired.next_fire_at == NOON + 2 * HOUR
+    mended = edited(broken, schedule(**change), NOON)
+    assert (mended.error, mended.state) == (None, None)
+    assert mended.next_fire_at == cursor
 
 
 def test_the_same_definition_is_recognised_however_it_is_written() -> None:

@@ -23,6 +23,8 @@ from rota.model.job import Job
 Port = Callable[[str, dict[str, Any]], Any]
 StopReason = str  # cancelled | timed_out | lost | stopping
 
+FINAL_REASONS = ("timed_out", "lost")
+
 DEFAULT_LOCK_TTL = timedelta(seconds=30)
 
 
@@ -131,9 +133,12 @@ class Context:
         callback(self._stop_reason)
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the handler to end. The first reason stands."""
+        """Ask the handler to end. The first reason stands, but for those that end an attempt
+        whatever its handler does."""
         with self._guard:
             if self._stopped.is_set():
+                if reason in FINAL_REASONS and self._stop_reason not in FINAL_REASONS:
+                    self._stop_reason = reason
                 return
             self._stop_reason = reason
             self.stopped_at = time.monotonic()

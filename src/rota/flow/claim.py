@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
-from rota.errors import Unavailable
 from rota.model.run import Claimed
 from rota.storage.protocol import Storage
 
@@ -45,8 +44,8 @@ class Claim:
             claimed = self.storage.claim(
                 self.worker_id, queues=self.queues, jobs=self.jobs(), limit=limit, lease=self.lease
             )
-        except Unavailable:
-            self.uncertain = True
+        except Exception:
+            self.uncertain = True  # whatever happened, runs may be ours that nobody holds
             raise
         if claimed:
             self.take(claimed)

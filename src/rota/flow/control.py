@@ -14,12 +14,13 @@ from rota.errors import Conflict, Invalid, Unknown
 from rota.executors.protocol import HearsTermination
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
-from rota.flow.prune import Prune, Retention
+from rota.flow.prune import Prune
 from rota.flow.settle import FindHearer, asking
 from rota.model.duration import parse_instant
 from rota.model.limits import PAGE, REASON_LENGTH, check_name, check_whole, clip
 from rota.model.policies import CATCH_UP, choose
 from rota.model.redact import redact_args, redact_columns, redact_text
+from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run, begins_run_id
 from rota.model.schedule import Schedule
 from rota.model.transitions import STATES, sources

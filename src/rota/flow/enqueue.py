@@ -90,6 +90,8 @@ class Enqueue:
     ) -> list[Enqueued]:
         """All or none, in one transaction."""
         check_whole(len(payloads), "number of runs in one call", 0, BULK_RUNS)
+        if options.key is not None and len(payloads) > 1:
+            raise Invalid(f"job {job.name!r}: a key with more than one payload names one run only")
         template = self._template(job, options)
         new_runs = [
             replace(template, id=new_run_id(), args=encode_args(job, args)) for args in payloads
@@ -117,11 +119,12 @@ class Enqueue:
         """A run that an operator asked for. It stands for no occurrence, and takes its turn in
         the overlap line like one that does."""
         run = replace(
-            self._template(job, Options()),
+            self._template(job, _own_options(schedule)),
             id=new_run_id(),
             args=encode_args(job, args),
             overlap_key=overlap_key,
             schedule_id=None if schedule is None else schedule.id,
+            backoff=_own_backoff(schedule),
         )
         self.storage.ensure_queues([run.queue])
         answer = self._insert([run])[0]
@@ -194,6 +197,20 @@ def find_job(storage: Storage, name: str) -> Job:
     if found is None:
         raise Unknown(f"job {name!r} does not exist; `rota jobs` lists them")
     return found
+
+
+def _own_options(schedule: Schedule | None) -> Options:
+    """A schedule's own priority and attempts; the job's where it says nothing."""
+    if schedule is None:
+        return Options()
+    attempts = None if schedule.retry is None else schedule.retry.max_attempts
+    return Options(priority=schedule.priority, max_attempts=attempts)
+
+
+def _own_backoff(schedule: Schedule | None) -> str | None:
+    if schedule is None or schedule.retry is None:
+        return None
+    return _encode(schedule.retry.to_dict()).decode()
 
 
 def _duration(value: object, field: str, *, zero: bool = False) -> timedelta | None:

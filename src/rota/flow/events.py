@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import logging
+import queue
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from rota.model.outcome import KINDS, Settlement
 from rota.model.run import Claimed
 
 log = logging.getLogger("rota.events")
+
+QUEUED = 10_000
 
 NAMES = (
     "job.started", "job.completed", "job.failed", "job.cancelled", "attempt.started",
@@ -44,6 +48,8 @@ Listener = Callable[[RunEvent], None]
 class Events:
     def __init__(self) -> None:
         self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
+        self._queue: queue.Queue[tuple[str, RunEvent] | None] = queue.Queue(QUEUED)
+        self._thread: threading.Thread | None = None
 
     def on(self, name: str, listener: Listener) -> None:
         if name not in NAMES:
@@ -51,10 +57,37 @@ class Events:
         self._listeners[name].append(listener)
 
     def emit(self, name: str, event: RunEvent) -> None:
+        """Tell listeners: at once, or by the thread of a running service, so that a slow
+        listener delays no settle."""
+        if self._thread is None:
+            self._tell(name, event)
+            return
+        try:
+            self._queue.put_nowait((name, event))
+        except queue.Full:
+            log.error("listeners are %d events behind; %s is not told", QUEUED, name)
+
+    def start(self) -> None:
+        """Tell from a thread of our own, from now on."""
+        self._thread = threading.Thread(target=self._serve, name="rota-events", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Tell what is still to be told, then end the thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._queue.put(None)
+            thread.join(timeout)
+
+    def _serve(self) -> None:
+        while (told := self._queue.get()) is not None:
+            self._tell(*told)
+
+    def _tell(self, name: str, event: RunEvent) -> None:
         for listener in self._listeners.get(name, ()):
             try:
                 listener(event)
-            except Exception:
+            except BaseException:  # also sys.exit(): it must not end the thread that tells it
                 log.exception("a listener to %s failed", name)
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from rota.model.clock import ClockGuard
@@ -21,6 +22,7 @@ log = logging.getLogger("rota.fire")
 BATCH = 500
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
+MOST_RUNS = 5_000  # in one transaction
 
 
 class Fire:
@@ -35,31 +37,41 @@ class Fire:
         pace: float = 60.0,
         batch: int = BATCH,
         max_fires_per_tick: int = 0,
+        start_delay: float = 0.0,
     ) -> None:
         self.storage, self.monotonic, self.fired = storage, monotonic, fired
         self.pace = pace
         self.batch = min(batch, max_fires_per_tick) if max_fires_per_tick else batch
         self.limited = bool(max_fires_per_tick)
+        self.most_runs = max_fires_per_tick or MOST_RUNS
         self.guard = ClockGuard()
+        self.begins_at = monotonic() + start_delay
 
     def step(self) -> float:
+        early = self.begins_at - self.monotonic()
+        if early > 0:
+            return early
         due = self.storage.due_schedules(self.batch)
         if not self.guard.accepts(due.now, self.monotonic()):
             log.warning("the clock jumped to %s; nothing fires until it is confirmed", due.now)
             return CLOCK_RECHECK
         broken = list(due.broken)
         plans = []
+        room = self.most_runs
         for schedule in due.schedules:
-            plan = _plan(schedule, due.now, broken)
+            plan = _plan(schedule, due.now, room, broken)
             if plan is not None:
                 plans.append(plan)
+                room -= len(plan.runs)
+            if room <= 0:
+                break  # the others are due at the next tick
         if broken:
             self.storage.park_schedules(broken)
         if plans:
             jobs = self.storage.jobs_named({plan.schedule.job for plan in plans})
             if self.storage.fire(plans, jobs):
                 self.fired()
-        if due.full:
+        if due.full or room <= 0:
             return LIMITED_PAUSE if self.limited else 0.0
         return self._until_next()
 
@@ -73,19 +85,22 @@ class Fire:
 
 
 def _plan(
-    schedule: Schedule, now: datetime, broken: list[tuple[int, datetime, str]]
+    schedule: Schedule, now: datetime, room: int, broken: list[tuple[int, datetime, str]]
 ) -> FirePlan | None:
     """One schedule that cannot be planned never delays another."""
-    assert schedule.next_fire_at is not None
-    if schedule.next_fire_at > now:
+    cursor = schedule.next_fire_at
+    assert cursor is not None
+    if cursor > now:
         return None  # the clock went back a little between two readings: it is due again soon
     try:
+        if room < schedule.catch_up_limit:
+            schedule = replace(schedule, catch_up_limit=room)
         plan = plan_fire(schedule, now)
     except Exception as fault:
         log.exception("schedule %s cannot be planned", schedule.name)
-        broken.append((schedule.id, schedule.next_fire_at, f"cannot be planned: {fault}"))
+        broken.append((schedule.id, cursor, f"cannot be planned: {fault}"))
         return None
     if plan.broken is not None:
-        broken.append((schedule.id, schedule.next_fire_at, plan.broken))
+        broken.append((schedule.id, cursor, plan.broken))
         return None
     return plan

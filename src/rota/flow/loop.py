@@ -56,7 +56,7 @@ class Loop:
             self._woken.clear()  # before the step: a wake during it leads to one more step
             try:
                 pause = self.step()
-            except Exception as fault:  # isolated here: the loop goes on
+            except BaseException as fault:  # isolated here: the loop goes on
                 # Only a stop ends this pause: wake-ups must not turn a failure into a spin.
                 self._stopping.wait(self._pause_after(fault))
                 continue
@@ -67,7 +67,7 @@ class Loop:
             if pause > 0 and not self._stopping.is_set():
                 self._woken.wait(pause)
 
-    def _pause_after(self, fault: Exception) -> float:
+    def _pause_after(self, fault: BaseException) -> float:
         self.failures += 1
         self.last_error = f"{type(fault).__name__}: {fault}"
         # A failure that stays must not fill the log: the first, the tenth, every hundredth.

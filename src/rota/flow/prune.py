@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
-from types import MappingProxyType
 
+from rota.model.retention import Retention
 from rota.storage.protocol import Storage
 
 BATCH = 500
@@ -14,22 +12,6 @@ LEDGER_AGE = timedelta(days=90)
 LEDGER_ROWS = 10_000
 LEDGERS = 50
 WORKER_AGE = timedelta(hours=1)
-
-RETENTION: Mapping[str, timedelta] = MappingProxyType(
-    {
-        "succeeded": timedelta(days=7),
-        "dead": timedelta(days=30),
-        "cancelled": timedelta(days=7),
-    }
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How long ended runs stay; a run also stays while it is among its job's last ones."""
-
-    ages: Mapping[str, timedelta] = field(default_factory=lambda: RETENTION)
-    keep_last: int = 50
 
 
 class Prune:

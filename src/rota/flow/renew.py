@@ -7,13 +7,14 @@ that cannot renew stops what it can stop before the lease ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from rota.flow.run import Execution
 from rota.storage.protocol import Storage
 
 LOOK_SECONDS = 1.0
+BLOCKED_SECONDS = 3.0
 
 
 class Renew:
@@ -22,29 +23,35 @@ class Renew:
         storage: Storage,
         *,
         executions: Callable[[], Collection[Execution]],
+        unwritten: Callable[[], Sequence[tuple[int, int]]] = lambda: (),
         lease: timedelta,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.storage, self.executions, self.lease = storage, executions, lease
+        self.unwritten = unwritten
         self.monotonic = monotonic
         self.renewed_at = monotonic()
 
     def step(self) -> float:
         running = {one.run.seq: one for one in self.executions() if not one.finished}
         now = self.monotonic()
-        if not running:
+        unwritten = self.unwritten()
+        if not running and not unwritten:
             self.renewed_at = now
             return LOOK_SECONDS
         third = self.lease.total_seconds() / 3
         if now - self.renewed_at >= third - LOOK_SECONDS:
-            self._renew(running, now)
+            self._renew(running, unwritten, now)
         else:
             for seq in self.storage.cancel_requests(list(running)):
                 running[seq].stop("cancelled")
         return min(LOOK_SECONDS, third)
 
-    def _renew(self, running: dict[int, Execution], now: float) -> None:
-        pairs = [(seq, one.run.attempt) for seq, one in running.items()]
+    def _renew(
+        self, running: dict[int, Execution], unwritten: Sequence[tuple[int, int]], now: float
+    ) -> None:
+        # An outcome that is not written yet is still ours: its run must not be done again.
+        pairs = [*((seq, one.run.attempt) for seq, one in running.items()), *unwritten]
         kept = {answer.seq: answer for answer in self.storage.renew(pairs, self.lease)}
         self.renewed_at = now  # from before the call: the leases are at least this young
         for seq, one in running.items():
@@ -56,4 +63,6 @@ class Renew:
     def overdue(self) -> bool:
         """True when leases may soon run out. The margin, a fifth of the lease, is the time to
         end handlers before other workers may begin. Asks no database: it may be what is away."""
-        return self.monotonic() - self.renewed_at > self.lease.total_seconds() * 0.8
+        late = self.monotonic() - self.renewed_at > self.lease.total_seconds() * 0.8
+        # While one writer holds the whole store nobody can rescue: nothing has to be stopped.
+        return late and not self.storage.blocked_within(BLOCKED_SECONDS)

@@ -6,8 +6,10 @@ A lost lease counts in `lost`, not in `failures`: the run is dead after `max_los
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 from rota.flow.settle import Settler
+from rota.model.clock import ClockGuard
 from rota.model.outcome import Outcome
 from rota.model.run import Claimed
 from rota.storage.protocol import Storage
@@ -18,27 +20,49 @@ SWEEP_LIMIT = 1_000
 
 
 class Rescue:
+    """`monotonic` lets it doubt a clock that jumped: then living workers renew first."""
+
     def __init__(
         self,
         storage: Storage,
         settler: Settler,
         *,
         rescued: Callable[[], None],
+        lease: timedelta = timedelta(0),
+        monotonic: Callable[[], float] | None = None,
         interval: float = 1.0,
     ) -> None:
         self.storage, self.settler = storage, settler
         self.rescued, self.interval = rescued, interval
+        self.lease_seconds, self.monotonic = lease.total_seconds(), monotonic
+        self.guard = ClockGuard()
+        self.quiet_until = float("-inf")
+        self.left: list[int] = []  # runs that only a process with their executor can end
         self.steps = 0
 
     def step(self) -> float:
-        expired = self.storage.expired_runs(BATCH)
-        if expired:
-            self.settler.settle_now([self._lost(run) for run in expired])
-            self.rescued()
         self.steps += 1
         if self.steps % SWEEP_EVERY == 0:
             self.storage.sweep(SWEEP_LIMIT)
+            self.left.clear()
+        if self._must_wait():
+            return self.interval
+        expired = self.storage.expired_runs(BATCH, self.left)
+        if expired:
+            self.left += self.settler.settle_now([self._lost(run) for run in expired])
+            self.rescued()
         return 0.0 if len(expired) == BATCH else self.interval
+
+    def _must_wait(self) -> bool:
+        """After a jump of the clock, or a write that was blocked for long, every lease looks
+        expired: one lease of patience lets those who live renew theirs."""
+        if self.monotonic is None:
+            return False
+        now = self.monotonic()
+        blocked = self.storage.blocked_within(self.lease_seconds)
+        if blocked or not self.guard.accepts(self.storage.now(), now):
+            self.quiet_until = now + self.lease_seconds
+        return now < self.quiet_until
 
     def _lost(self, run: Claimed) -> tuple[Claimed, Outcome]:
         return run, Outcome(kind="lost", error=f"attempt {run.attempt}: its worker was lost")

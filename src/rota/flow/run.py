@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import Unknown
+from rota.errors import Conflict, Unknown
 from rota.executors.protocol import Context, StopReason
 from rota.flow.notes import Notes
 from rota.model.duration import format_duration
@@ -98,9 +98,11 @@ class Execution:
             free = self.returned
         if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
             outcome = replace(outcome, reason=None)  # the row has the reason of who asked for it
-        self._done(self, outcome)
-        if free:
-            self._freed(self)
+        try:
+            self._done(self, outcome)
+        finally:
+            if free:
+                self._freed(self)
 
     def handler_returned(self, outcome: Outcome) -> None:
         """The slot is free when the handler is gone *and* the outcome is known."""
@@ -134,12 +136,16 @@ class Execution:
     def _port(self, request: str, params: dict[str, Any]) -> Any:
         """What a handler may ask of this process, through its context."""
         match request:
+            case "log" | "progress" if self.finished:
+                pass  # a handler that goes on past its outcome
             case "log":
                 self.notes.log(self.run, params)
             case "progress":
                 self.notes.progress(self.run, params)
             case "extend_lease":
-                self.storage.renew([(self.run.seq, self.run.attempt)], self.lease)
+                if not self.storage.renew([(self.run.seq, self.run.attempt)], self.lease):
+                    self.stop("lost")
+                    raise Conflict(f"the lease of run {self.run.id} was lost")
             case "lock":
                 name = check_key(params["name"], "lock")
                 return self.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])
@@ -157,6 +163,9 @@ def execute(execution: Execution, body: Callable[[Context], Outcome]) -> None:
     execution.begin()
     try:
         outcome = body(execution.context)
+        if not isinstance(outcome, Outcome):
+            told = f"its executor answered with a {type(outcome).__name__}, not an Outcome"
+            outcome = Outcome(kind="failed", error=told)
     except BaseException as fault:  # also SystemExit: a handler must not end the worker
         outcome = Outcome(kind="failed", error="".join(traceback.format_exception(fault)))
     execution.handler_returned(outcome)

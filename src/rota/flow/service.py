@@ -15,11 +15,12 @@ from rota.flow.events import Events
 from rota.flow.fire import Fire
 from rota.flow.loop import Loop
 from rota.flow.promote import Promote
-from rota.flow.prune import Prune, Retention
+from rota.flow.prune import Prune
 from rota.flow.rescue import Rescue
 from rota.flow.settle import FindHearer, Settler
 from rota.flow.worker import Executors, Worker
 from rota.model.job import Job
+from rota.model.retention import Retention
 from rota.storage.protocol import Storage
 
 PARTS = ("scheduler", "worker")
@@ -40,6 +41,7 @@ class ServiceOptions:
     retention: Retention = field(default_factory=Retention)
     pace: timedelta = timedelta(seconds=60)
     max_fires_per_tick: int = 0
+    start_delay: timedelta = timedelta(0)
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -61,7 +63,7 @@ class Service:
         hearer_of: FindHearer,
         on_stuck: Callable[[], None] = lambda: None,
     ) -> None:
-        self.storage = storage
+        self.storage, self.events = storage, events
         # With a wake channel a look a second is a safety net; without one it is the way.
         interval = 1.0 if storage.has_wake_channel else 0.2
         settler = Settler(
@@ -90,7 +92,13 @@ class Service:
                 on_stuck=on_stuck,
             )
         promote = Promote(storage, promoted=self.wake_workers, interval=interval)
-        rescue = Rescue(storage, settler, rescued=self.wake_workers)
+        rescue = Rescue(
+            storage,
+            settler,
+            rescued=self.wake_workers,
+            lease=options.lease,
+            monotonic=time.monotonic,
+        )
         self.loops = {
             "promote": Loop("promote", promote.step),
             "rescue": Loop("rescue", rescue.step),
@@ -103,11 +111,13 @@ class Service:
                 fired=self.wake_workers,
                 pace=options.pace.total_seconds() if storage.has_wake_channel else 1.0,
                 max_fires_per_tick=options.max_fires_per_tick,
+                start_delay=options.start_delay.total_seconds(),
             )
             self.loops["fire"] = Loop("fire", fire.step)
         self._unlisten: Callable[[], None] = lambda: None
 
     def start(self) -> None:
+        self.events.start()
         if self.worker is not None:
             self.worker.start()
         for loop in self.loops.values():
@@ -123,6 +133,7 @@ class Service:
             loop.stop(timeout=LOOP_STOP_SECONDS)
         if self.worker is not None:
             self.worker.stop(grace)
+        self.events.stop(LOOP_STOP_SECONDS)
 
     def wake_workers(self) -> None:
         """There is work: the worker here looks at once, those elsewhere by the wake channel."""

@@ -11,13 +11,14 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from rota.errors import Unavailable, Unknown
+from rota.errors import Invalid, Unavailable, Unknown
 from rota.executors.protocol import HearsTermination
 from rota.flow.events import Events, run_event
 from rota.model.job import Job
@@ -56,6 +57,7 @@ class Settler:
         self._pending: deque[Settlement] = deque()
         self._writing: list[Settlement] = []
         self._uncertain = False
+        self._told: set[str] = set()  # jobs whose missing executor was logged
         self._wake: Callable[[], None] = lambda: None
         self._written = threading.Condition()
 
@@ -79,15 +81,40 @@ class Settler:
             except Unavailable:
                 self._uncertain = True  # it may have been committed: ask before telling anybody
                 raise
+            except Exception:
+                # One of them cannot be stored: the others must not wait for it.
+                self._write_one_by_one()
         with self._written:
             self._writing, self._uncertain = [], False
             self._written.notify_all()
         return 0.0 if self._pending else IDLE_SECONDS
 
-    def unwritten(self) -> list[int]:
-        """The runs whose outcome is known here and nowhere else yet."""
+    def _write_one_by_one(self) -> None:
+        while self._writing:
+            one = self._writing[0]
+            try:
+                self._write([one], again=True)
+            except Unavailable:
+                raise
+            except Exception as fault:
+                self._write_fault(one, fault)
+            self._writing[:] = [other for other in self._writing if other is not one]
+
+    def _write_fault(self, one: Settlement, fault: Exception) -> None:
+        """An outcome that cannot be stored is a failed attempt that says so."""
+        log.error("the outcome of run %s cannot be stored: %s", one.run.id, fault)
+        told = Outcome(kind="failed", error=f"the outcome could not be stored: {fault}")
+        try:
+            self._write([self.decide(one.run, told, one.ran_for)], again=True)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("run %s is left to its lease", one.run.id)
+
+    def unwritten(self) -> list[tuple[int, int]]:
+        """(seq, attempt) of the runs whose outcome is known here and nowhere else yet."""
         waiting = list(self._pending)
-        return [one.run.seq for one in (*waiting, *self._writing)]
+        return [(one.run.seq, one.run.attempt) for one in (*waiting, *self._writing)]
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything put so far is written."""
@@ -97,9 +124,10 @@ class Settler:
 
     # Deciding and writing
 
-    def settle_now(self, ends: Sequence[tuple[Claimed, Outcome]]) -> None:
-        """Settle at once, in the calling thread: what rescue does."""
-        self._write([self.decide(run, outcome, None) for run, outcome in ends], again=False)
+    def settle_now(self, ends: Sequence[tuple[Claimed, Outcome]]) -> list[int]:
+        """Settle at once, in the calling thread: what rescue does. The seqs that are left to
+        another process, because their executor is not installed here."""
+        return self._write([self.decide(run, outcome, None) for run, outcome in ends], again=False)
 
     def decide(self, run: Claimed, outcome: Outcome, ran_for: timedelta | None) -> Settlement:
         job = self.jobs.get(run.job)
@@ -112,15 +140,18 @@ class Settler:
             ran_for=ran_for,
         )
 
-    def _write(self, settlements: list[Settlement], *, again: bool) -> None:
+    def _write(self, settlements: list[Settlement], *, again: bool) -> list[int]:
         """What is written and told leaves the list: a repeat after a fault goes on behind it."""
-        plain, heard = [], []
+        plain, heard, left = [], [], []
         for one in _latest(settlements):
             try:
                 hearer = self.hearer_of(one.run.job)
-            except Unknown as fault:
+            except (Invalid, Unknown) as fault:
                 # Its executor is not installed here, so only another process can end this run.
-                log.warning("run %s is left to another process: %s", one.run.id, fault)
+                if one.run.job not in self._told:
+                    self._told.add(one.run.job)
+                    log.warning("runs of %r are left to another process: %s", one.run.job, fault)
+                left.append(one.run.seq)
                 continue
             if hearer is None:
                 plain.append(one)
@@ -132,6 +163,7 @@ class Settler:
         for one, hearer in heard:  # alone, so that its statements concern nobody else
             self._tell([one], self.storage.settle([one], asking(hearer)), again)
             settlements.remove(one)
+        return left
 
     def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
         states = {answer.seq: answer.state for answer in answers}
@@ -172,10 +204,10 @@ def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:
 
 def retry_of(run: Claimed, job: Job | None) -> Retry:
     """A run's own policy wins over its job's; its max_attempts is always its own."""
+    own = job.retry if job is not None else ONCE
     if run.backoff is not None:
-        own = Retry.from_dict(msgspec.json.decode(run.backoff))
-    else:
-        own = job.retry if job is not None else ONCE
+        with suppress(Invalid, TypeError, msgspec.DecodeError):  # a corrupt row has its job's
+            own = Retry.from_dict(msgspec.json.decode(run.backoff))
     return replace(own, max_attempts=run.max_attempts)
 
 

@@ -114,7 +114,9 @@ class Worker:
             lease=lease,
             interval=interval,
         )
-        self.renew = Renew(storage, executions=self.executions, lease=lease)
+        self.renew = Renew(
+            storage, executions=self.executions, unwritten=settler.unwritten, lease=lease
+        )
         self.loops = {
             "claim": Loop("claim", self.claim.step),
             "renew": Loop("renew", self.renew.step),
@@ -137,7 +139,7 @@ class Worker:
     def held(self) -> list[int]:
         """Runs that are ours: in hand, or ended with an outcome that is not written yet."""
         running = [execution.run.seq for execution in self.executions()]
-        return running + self.settler.unwritten()
+        return running + [seq for seq, _ in self.settler.unwritten()]
 
     def free(self) -> int:
         return 0 if self._stopping else self.slots - len(self._executions)
@@ -149,13 +151,18 @@ class Worker:
 
     def take(self, claimed: list[Claimed]) -> None:
         """Begin each claimed run: on the event loop, or in a thread."""
-        for run in claimed:
-            execution = self._prepare(run)
-            if execution is None:
-                continue
-            with self._guard:
-                self._executions[run.seq, run.attempt] = execution
-            self._begin(execution)
+        prepared = [execution for execution in map(self._prepare, claimed) if execution]
+        with self._guard:  # all of them before the first begins: they are renewed from now on
+            for execution in prepared:
+                self._executions[execution.run.seq, execution.run.attempt] = execution
+        for execution in prepared:
+            try:
+                self._begin(execution)
+            except Exception as fault:
+                log.exception("run %s could not begin", execution.run.id)
+                execution.handler_returned(
+                    Outcome(kind="failed", error=f"could not begin: {fault}")
+                )
 
     def _prepare(self, run: Claimed) -> Execution | None:
         if run.cancel_requested_at is not None:
@@ -165,17 +172,21 @@ class Worker:
         if job is None:  # unregistered between the claim and now
             self.settler.put(run, Outcome(kind="released", reason="this worker forgot the job"))
             return None
-        return Execution(
-            run,
-            job,
-            storage=self.storage,
-            notes=self.notes,
-            lease=self.lease,
-            target=self.target,
-            worker_id=self.worker_id,
-            done=self._done,
-            freed=self._freed,
-        )
+        try:
+            return Execution(
+                run,
+                job,
+                storage=self.storage,
+                notes=self.notes,
+                lease=self.lease,
+                target=self.target,
+                worker_id=self.worker_id,
+                done=self._done,
+                freed=self._freed,
+            )
+        except Exception as fault:  # a row that somebody corrupted
+            self.settler.put(run, Outcome(kind="failed", error=f"it cannot be read: {fault}"))
+            return None
 
     def _begin(self, execution: Execution) -> None:
         try:
@@ -209,8 +220,8 @@ class Worker:
 
     def _add_thread(self) -> None:
         thread = threading.Thread(target=self._serve, name="rota-handler", daemon=True)
-        self._threads.add(thread)
         thread.start()
+        self._threads.add(thread)
 
     def _serve(self) -> None:
         """Take executions from the deque until the worker has stopped."""

@@ -38,7 +38,6 @@ class Job:
     isolation: str = "thread"
     concurrency_key: str | None = None
     concurrency_limit: int = 1
-    keep_last: int = 50
     enabled: bool = True
     error: str | None = None
     version_at: datetime | None = None
@@ -54,7 +53,6 @@ class Job:
         check_name(self.queue, "queue")
         check_whole(self.priority, "priority", -PRIORITY, PRIORITY)
         check_whole(self.concurrency_limit, "concurrency_limit", 1, CONCURRENCY)
-        check_whole(self.keep_last, "keep_last", 0, 1_000_000)
         if self.concurrency_key is not None:
             check_key(self.concurrency_key, "concurrency_key")
         if self.timeout is not None:
@@ -73,7 +71,6 @@ class Job:
             "isolation": self.isolation,
             "concurrency_key": self.concurrency_key,
             "concurrency_limit": self.concurrency_limit,
-            "keep_last": self.keep_last,
         }
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from rota.errors import Invalid
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH, clip
 from rota.model.retry import Retry
 from rota.model.run import Claimed
@@ -34,6 +35,8 @@ class Outcome:
 
     def __post_init__(self) -> None:
         assert self.kind in KINDS, self.kind
+        if self.result is not None and not isinstance(self.result, str):
+            raise Invalid(f"result {type(self.result).__name__} must be JSON text")
         if self.error is not None:
             object.__setattr__(self, "error", clip(self.error, ERROR_LENGTH))
         if self.reason is not None:

@@ -45,6 +45,7 @@ class Engine(Protocol):
     name: str
     url: str
     probe: Probe | None
+    one_writer: bool  # a write keeps every other one waiting
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` on one consistent snapshot."""
@@ -74,6 +75,9 @@ class Engine(Protocol):
 
     def check_schema(self) -> None:
         """WrongSchema if the store was made by another version of Rota."""
+
+    def blocked_within(self, seconds: float) -> bool:
+        """See `Store.blocked_within`; False where writers do not exclude each other."""
 
     def notify(self) -> None:
         """Tell other processes that there may be work. A hint: losing it costs only time."""

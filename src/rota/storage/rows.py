@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from rota.errors import Invalid
 from rota.model.duration import format_duration, parse_duration
 from rota.model.job import Job
 from rota.model.outcome import Settlement
@@ -48,7 +49,10 @@ def _seconds(span: timedelta | None) -> float | None:
 
 
 def claimed(row: Row) -> Claimed:
-    row["timeout"] = _span(row["timeout"])
+    try:
+        row["timeout"] = _span(row["timeout"])
+    except Invalid:  # a corrupt one must not keep the rest of the batch from its worker
+        row["timeout"] = None
     return Claimed(**row)
 
 
@@ -142,7 +146,6 @@ def job(row: Row) -> Job:
         isolation=policies["isolation"],
         concurrency_key=policies["concurrency_key"],
         concurrency_limit=policies["concurrency_limit"],
-        keep_last=policies["keep_last"],
         enabled=bool(row["enabled"]),
         error=row["error"],
         version_at=row["version_at"],

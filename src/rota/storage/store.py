@@ -29,6 +29,11 @@ class Store(GuardScript, EnqueueScript, ClaimScript, ControlScript, LedgerScript
         """Refuse a store that this version of Rota does not understand."""
         self.engine.check_schema()
 
+    def blocked_within(self, seconds: float) -> bool:
+        """True if a write waits, or waited within this time, for one that holds the whole store:
+        nobody could renew a lease meanwhile, and nobody could take one over."""
+        return self.engine.blocked_within(seconds)
+
     @property
     def has_wake_channel(self) -> bool:
         return self.engine.has_wake_channel

@@ -42,6 +42,7 @@ class PostgresEngine:
     """`prepare=False` keeps all state out of the session: for use behind a transaction pooler."""
 
     name = "postgres"
+    one_writer = False
 
     def __init__(
         self,
@@ -290,6 +291,9 @@ class PostgresEngine:
         if self._delivers is None:
             self._delivers = delivers(self.address.connect, self.channel, self._send)
         return self._delivers
+
+    def blocked_within(self, seconds: float) -> bool:
+        return False
 
     def notify(self) -> None:
         self._notifier.notify()

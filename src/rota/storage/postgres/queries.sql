@@ -407,6 +407,7 @@ SELECT seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::t
        cancel_requested_at, correlation_id, trace
   FROM {prefix}runs
  WHERE state = 'running' AND lease_until <= (SELECT {now})
+   AND seq <> ALL (:without::bigint[])
  ORDER BY lease_until LIMIT :limit;
 
 -- name: sweep_slots
@@ -652,6 +653,9 @@ DELETE FROM {prefix}attempts WHERE run_seq = ANY (:seq::bigint[]);
 
 -- name: delete_logs
 DELETE FROM {prefix}logs WHERE run_seq = ANY (:seq::bigint[]);
+
+-- name: delete_events
+DELETE FROM {prefix}events WHERE run_id = ANY (:id::uuid[]);
 
 -- name: delete_keys
 DELETE FROM {prefix}run_keys WHERE run_id = ANY (:id::uuid[]);

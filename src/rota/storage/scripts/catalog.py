@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 
 from rota.model.job import Job
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.base import Script
+
+log = logging.getLogger("rota.storage")
 
 
 class CatalogScript(Script):
@@ -24,7 +27,13 @@ class CatalogScript(Script):
 
     def jobs_named(self, names: Collection[str]) -> dict[str, Job]:
         found = self.engine.read(lambda tx: tx.all("jobs_named", names=sorted(names)))
-        return {row["name"]: rows.job(row) for row in found}
+        jobs = {}
+        for row in found:
+            try:
+                jobs[row["name"]] = rows.job(row)
+            except Exception:  # one corrupt row is an unknown job, and stops nobody else's
+                log.exception("job %s cannot be read", row["name"])
+        return jobs
 
     def list_jobs(self, *, after: str = "", limit: int) -> list[Job]:
         found = self.engine.read(lambda tx: tx.all("list_jobs", after=after, limit=limit))

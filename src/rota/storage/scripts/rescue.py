@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 
 from rota.errors import Invalid
@@ -14,9 +15,11 @@ from rota.storage.scripts.admit import AdmitScript
 
 
 class RescueScript(AdmitScript):
-    def expired_runs(self, limit: int) -> list[Claimed]:
+    def expired_runs(self, limit: int, without: Collection[int] = ()) -> list[Claimed]:
         """Runs whose lease has run out. Settling them as lost checks the lease again."""
-        found = self.engine.read(lambda tx: tx.all("expired_runs", limit=limit))
+        found = self.engine.read(
+            lambda tx: tx.all("expired_runs", limit=limit, without=list(without))
+        )
         return [rows.claimed(row) for row in found]
 
     def sweep(self, limit: int) -> int:
@@ -41,13 +44,16 @@ class RescueScript(AdmitScript):
     def prune_runs(self, state: str, *, age_seconds: float, keep_last: int, limit: int) -> int:
         """Delete a bounded number of old runs with everything that belongs to them."""
 
-        def work(tx: Transaction) -> int:
+        def find(tx: Transaction) -> list[int]:
             old = tx.all(
                 "old_runs", state=state, age_seconds=age_seconds, keep_last=keep_last, limit=limit
             )
-            return self._delete_runs(tx, [row["seq"] for row in old])
+            return [row["seq"] for row in old]
 
-        return self.engine.write("prune", work)
+        # Mostly there is nothing: then nobody has to wait for the one lock that all writes share.
+        if self.engine.one_writer and not self.engine.read(find):
+            return 0
+        return self.engine.write("prune", lambda tx: self._delete_runs(tx, find(tx)))
 
     def prune_occurrences(self, *, age_seconds: float, limit: int) -> int:
         return len(
@@ -61,7 +67,9 @@ class RescueScript(AdmitScript):
         gone = [{"seq": row["seq"]} for row in deleted]
         tx.many("delete_attempts", gone)
         tx.many("delete_logs", gone)
-        tx.many("delete_keys", [{"id": row["id"]} for row in deleted])
+        ids = [{"id": row["id"]} for row in deleted]
+        tx.many("delete_events", ids)
+        tx.many("delete_keys", ids)
         freed = {row["key"] for row in tx.many("release_slots", gone)}
         self._admit_keys(tx, freed)
         return len(deleted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from rota.errors import Conflict, Invalid, Unknown
+from rota.errors import Invalid, Unknown
 from rota.model.plan import Stretch, plan_fire, plan_resume
 from rota.model.run import Run
 from rota.model.schedule import Schedule, edited
@@ -29,11 +29,13 @@ class ScheduleScript(FireScript):
             new = replace(wanted, next_fire_at=wanted.first_fire(now))
             _refuse_never(new)
             made = tx.one("insert_schedule", **_without(rows.schedule_row(new), "id"))
-            if made is None:
-                raise Conflict(f"schedule {wanted.name!r} was created by another process just now")
-            created = rows.schedule(made)
-            record_change(tx, created, actor, "create", None, None, created)
-            return created
+            if made is not None:
+                created = rows.schedule(made)
+                record_change(tx, created, actor, "create", None, None, created)
+                return created
+            # Another process was faster: from here on it is an edit, mostly of nothing.
+            row = tx.one("lock_schedule", name=wanted.name)
+            assert row is not None, "what conflicts exists"
         old = rows.schedule(row)
         if old.definition() == wanted.definition() and old.error is None:
             return old

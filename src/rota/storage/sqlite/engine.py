@@ -8,6 +8,7 @@ commit is paid once for all of them.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -38,6 +39,7 @@ from rota.storage.statements import load_migrations, load_statements
 BUSY_SECONDS = 10.0
 BUSY_PAUSE_SECONDS = 0.01
 GROUP = 1_000
+LONG_WAIT_SECONDS = 0.5
 READERS = 8
 OLDEST_SQLITE = (3, 37, 0)
 
@@ -50,6 +52,7 @@ class SqliteEngine:
     """`path` ":memory:" keeps everything in one connection: the store of tests."""
 
     name = "sqlite"
+    one_writer = True
     has_wake_channel = True
 
     def __init__(
@@ -71,12 +74,21 @@ class SqliteEngine:
         self.prefix = f"_{schema}_"
         self.statements = load_statements("sqlite", self._substitutions)
         self._shapes: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._closed = False
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        """Connections and locks of this process. After a fork the parent's are forgotten, not
+        closed: SQLite forbids to carry a connection across."""
+        self._process = os.getpid()
         self._turn = threading.RLock()  # one transaction at a time
         self._guard = threading.Lock()  # protects the pending deque
         self._pending: deque[_Pending[Any]] = deque()
+        self._abandoned = getattr(self, "_writer", None), getattr(self, "_readers", None)
         self._readers: deque[sqlite3.Connection] = deque()
+        self._waits_since: float | None = None
+        self._blocked_at = float("-inf")
         self._writer = self._open(writing=True)
-        self._closed = False
 
     @property
     def _substitutions(self) -> dict[str, str]:
@@ -85,6 +97,7 @@ class SqliteEngine:
     # Transactions
 
     def read(self, work: Callable[[Transaction], T]) -> T:
+        self._after_fork()
         if self.in_memory:
             with self._turn, _translated(self):
                 return work(self._transaction("read", self._writer))
@@ -104,6 +117,7 @@ class SqliteEngine:
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
         """Queue the work; whoever gets the turn first commits for all that wait."""
+        self._after_fork()
         pending = _Pending(name, work)
         with self._guard:
             self._pending.append(pending)
@@ -111,6 +125,10 @@ class SqliteEngine:
             while not pending.done:
                 self._commit_group()
         return pending.answer()
+
+    def _after_fork(self) -> None:
+        if self._process != os.getpid():
+            self._begin_process()
 
     def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         if not rows:
@@ -122,7 +140,7 @@ class SqliteEngine:
             group = [self._pending.popleft() for _ in range(min(GROUP, len(self._pending)))]
         try:
             with _translated(self):
-                self._writer.execute("BEGIN IMMEDIATE")
+                self._begin()
                 try:
                     for pending in group:
                         self._run_in_savepoint(pending)
@@ -143,6 +161,21 @@ class SqliteEngine:
         finally:
             for pending in group:
                 pending.done = True
+
+    def _begin(self) -> None:
+        """Take the only write lock there is, and remember when that took long."""
+        self._waits_since = began = time.monotonic()
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        finally:
+            self._waits_since = None
+            if time.monotonic() - began > LONG_WAIT_SECONDS:
+                self._blocked_at = time.monotonic()
+
+    def blocked_within(self, seconds: float) -> bool:
+        now, since = time.monotonic(), self._waits_since
+        waits = since is not None and now - since > LONG_WAIT_SECONDS
+        return waits or now - self._blocked_at < seconds
 
     def _run_in_savepoint(self, pending: _Pending[Any]) -> None:
         """One piece of work that raises does not undo its neighbours'."""

@@ -280,6 +280,7 @@ SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout
        cancel_requested_at, correlation_id, trace
   FROM {prefix}runs
  WHERE state = 'running' AND lease_until <= {now}
+   AND seq NOT IN (SELECT value FROM json_each(:without))
  ORDER BY lease_until LIMIT :limit;
 
 -- name: sweep_slots
@@ -464,6 +465,9 @@ DELETE FROM {prefix}attempts WHERE run_seq = :seq;
 
 -- name: delete_logs
 DELETE FROM {prefix}logs WHERE run_seq = :seq;
+
+-- name: delete_events
+DELETE FROM {prefix}events WHERE run_id = :id;
 
 -- name: delete_keys
 DELETE FROM {prefix}run_keys WHERE run_id = :id;

@@ -103,6 +103,9 @@ class KernelEvents:
         self._name = f"{path.name}-wal".encode()
         self._descriptor = self._checked(self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
         self._stop_read, self._stop_write = os.pipe()
+        self._poll = select.poll()  # select() refuses descriptors above 1023
+        for descriptor in (self._descriptor, self._stop_read):
+            self._poll.register(descriptor, select.POLLIN)
         folder = os.fsencode(path.resolve().parent)
         mask = _IN_MODIFY | _IN_CREATE
         self._checked(self._libc.inotify_add_watch(self._descriptor, folder, mask))
@@ -114,7 +117,7 @@ class KernelEvents:
 
     def wait(self) -> bool:
         while True:
-            ready, _, _ = select.select([self._descriptor, self._stop_read], [], [])
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
             if self._stop_read in ready:
                 return False
             if self._concerns_us(os.read(self._descriptor, 65_536)):
