@@ -49,7 +49,6 @@ def test_a_job_comes_back_as_it_was_put(store: Store, clock: VirtualClock) -> No
         isolation="process",
         concurrency_key="warehouse",
         concurrency_limit=2,
-        keep_last=7,
         enabled=False,
         error="b.sql is missing",
     )

@@ -13,13 +13,14 @@ from rota.executors.protocol import Statement
 from rota.flow.events import Events, RunEvent
 from rota.flow.fire import Fire
 from rota.flow.promote import Promote
-from rota.flow.prune import Prune, Retention
+from rota.flow.prune import Prune
 from rota.flow.rescue import Rescue
 from rota.flow.settle import Settler
 from rota.flow.worker import Worker
 from rota.model.duration import micros
 from rota.model.job import Job
 from rota.model.outcome import Outcome
+from rota.model.retention import Retention
 from rota.model.run import Run
 from rota.model.transitions import TERMINAL
 from tests.simulation.clock import SECOND
@@ -112,7 +113,15 @@ class Process:
             actor = self._loop("fire", fire.step)
             actor.batch, actor.looked = self.batch, lambda: fire.guard._doubted is None
         self._loop("promote", Promote(store, promoted=self._wake_worker).step)
-        self._loop("rescue", Rescue(store, self.settler, rescued=self._wake_worker).step)
+        rescue = Rescue(
+            store,
+            self.settler,
+            rescued=self._wake_worker,
+            lease=timedelta(microseconds=world.lease),
+            monotonic=world.clock.monotonic,
+        )
+        actor = self._loop("rescue", rescue.step)
+        actor.looked = lambda: world.clock.monotonic() >= rescue.quiet_until
         self._loop("prune", Prune(store, retention=self.retention, interval=5.0).step)
 
     def _begin_worker(self, events: Events) -> None:
@@ -135,8 +144,8 @@ class Process:
         self._loop("settle", self.settler.step)
         self._loop("watch", worker.watch)
         # Loops that are not simulated (beat, notes) have nobody to wake.
-        worker.loops = defaultdict(Waker)  # type: ignore[assignment]
-        worker.loops.update({name: Waker(self._waker(name)) for name in self.loops})  # type: ignore[misc]
+        worker.loops = defaultdict(Waker)
+        worker.loops.update({name: Waker(self._waker(name)) for name in self.loops})
         self.settler.on_put(self._waker("settle"))
 
     def _loop(self, role: str, step: Callable[[], float]) -> Actor:
@@ -191,16 +200,15 @@ class Process:
 
     def cut_off(self) -> None:
         """The network is gone for this process, and only for it."""
-        self.cut_off_until = self.world.clock.elapsed + self.world.rng.randrange(
-            2 * self.world.lease
-        )
-        told = f"{self.name} is cut off until {self.cut_off_until / SECOND:.6f}"
-        self.world.note(self.world.nobody, told)
+        world = self.world
+        self.cut_off_until = until = world.clock.elapsed + world.rng.randrange(2 * world.lease)
+        world.note(world.nobody, f"{self.name} is cut off until {until / SECOND:.6f}")
 
     def freeze(self) -> None:
         """As if stopped by a signal: nothing in it goes on, renewals included."""
-        until = self.world.clock.elapsed + self.world.rng.randrange(3 * self.world.lease)
-        self.world.note(self.world.nobody, f"{self.name} is frozen until {until / SECOND:.6f}")
+        world = self.world
+        until = world.clock.elapsed + world.rng.randrange(3 * world.lease)
+        world.note(world.nobody, f"{self.name} is frozen until {until / SECOND:.6f}")
         for actor in (*self.loops.values(), *self.handlers):
             actor.frozen_until = until
 
@@ -255,7 +263,10 @@ class Process:
 
     def _listener(self, state: str) -> Callable[[RunEvent], None]:
         def hear(event: RunEvent) -> None:
-            self.world.recorder.listener_told(event.run_id, event.attempt, state)
+            try:
+                self.world.recorder.listener_told(event.run_id, event.attempt, state)
+            except Violation as violation:  # whatever a listener raises is swallowed
+                self.world.violation = violation
 
         return hear
 
@@ -265,7 +276,7 @@ class Process:
         return self
 
     def start(self, context: Context, done: Callable[[Outcome], None]) -> bool:
-        self.world.recorder.handler_started(context.run_id, context.attempt, self)
+        self.world.recorder.handler_started(context.run_id, context.attempt)
         if len(self.worker._executions) > self.slots:
             raise Violation(f"{self.name} has {self.slots} slots and runs more")
         handler = Handler(self, context, done)

@@ -97,7 +97,7 @@ def check_update(rec: Recorder, commit: Commit, old: Any, new: Any) -> None:
     counts = (0, 0) if redone else (old.failures, old.lost)
     if (new.failures, new.lost) != counts and before != RUNNING:
         raise Violation(f"run {new.seq}: failures, lost {counts} -> {new.failures, new.lost}")
-    merging = commit.verb in ("fire", "resume_schedule") and before == HELD
+    merging = commit.verb in ("fire", "resume_schedule") and before in (HELD, WAITING)
     if new.missed_count != old.missed_count and not merging:
         raise Violation(f"run {new.seq}: {commit.verb} changed missed_count while {before}")
     if moved and after in TERMINAL:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.control import Control
 from rota.flow.enqueue import Enqueue, Options
-from rota.flow.prune import Retention
 from rota.model.job import Job
+from rota.model.retention import Retention
 from rota.model.schedule import Schedule
 from rota.model.transitions import HELD, PAUSED, PENDING, RUNNING, STATES, TERMINAL
 from rota.storage.protocol import Actor as Who

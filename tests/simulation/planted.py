@@ -240,8 +240,8 @@ def group_written_in_part_and_told_again(world: World) -> Iterator[None]:
     """A group that failed in the middle is settled, and told, from its beginning again."""
     write = Settler._write
 
-    def write_a_copy(settler: Settler, settlements: list[Settlement], *, again: bool) -> None:
-        write(settler, list(settlements), again=again)
+    def write_a_copy(settler: Settler, settlements: list[Settlement], **options: Any) -> list[int]:
+        return write(settler, list(settlements), **options)
 
     with patch.object(Settler, "_write", write_a_copy):
         yield

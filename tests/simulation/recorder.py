@@ -21,7 +21,6 @@ from tests.simulation.history import Violation
 from tests.simulation.store import TRACKED, Asked
 
 if TYPE_CHECKING:
-    from tests.simulation.actors import Process
     from tests.simulation.world import Actor, World
 
 NOTHING_ASKED = Asked("nothing")
@@ -82,7 +81,7 @@ class Recorder:
         self.stands_for: defaultdict[str, int] = defaultdict(int)
         self.ends: dict[tuple[str, int], tuple[int, str]] = {}
         self.told: set[tuple[str, int]] = set()
-        self.started: dict[tuple[str, int], Process] = {}
+        self.started: set[tuple[str, int]] = set()  # attempts
         self.acknowledged: set[str] = set()  # run ids that somebody was told
         self.removed: set[str] = set()  # run ids that an operator deleted
 
@@ -175,7 +174,7 @@ class Recorder:
         Retention in days makes that impossible; here it is seconds."""
         self.ends = {key: end for key, end in self.ends.items() if key[0] != run_id}
         self.told = {key for key in self.told if key[0] != run_id}
-        self.started = {key: by for key, by in self.started.items() if key[0] != run_id}
+        self.started = {key for key in self.started if key[0] != run_id}
 
     def _put(self, rows: dict[Any, Any], key: Any, row: Any, gone: bool) -> None:
         if gone:
@@ -195,10 +194,10 @@ class Recorder:
             case "due_schedules":
                 timetable.check_reading(actor)
 
-    def handler_started(self, run_id: str, attempt: int, process: Process) -> None:
+    def handler_started(self, run_id: str, attempt: int) -> None:
         if (run_id, attempt) in self.started:
             raise Violation(f"attempt {attempt} of run {run_id} was started twice")
-        self.started[run_id, attempt] = process
+        self.started.add((run_id, attempt))
 
     def listener_told(self, run_id: str, attempt: int, state: str) -> None:
         """`job.completed` and its like are told once, and only of ends that were stored."""

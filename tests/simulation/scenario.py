@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.flow.prune import Retention
 from rota.model.job import Job
+from rota.model.retention import Retention
 from rota.model.retry import Retry
 from rota.model.schedule import Schedule
 from rota.model.transitions import TERMINAL

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # A step that asks to be called again at once has more to do. One that did nothing this often,
 # while nobody else changed a row and no time passed, would keep a processor busy for ever.
 SPINS = 4
-SORENESS = 6
+SORENESS = 6  # times as often
 IDLE_STEPS = 0.03  # of the steps that would find nothing to do are taken nevertheless
 
 

@@ -654,9 +654,6 @@ DELETE FROM {prefix}attempts WHERE run_seq = ANY (:seq::bigint[]);
 -- name: delete_logs
 DELETE FROM {prefix}logs WHERE run_seq = ANY (:seq::bigint[]);
 
--- name: delete_events
-DELETE FROM {prefix}events WHERE run_id = ANY (:id::uuid[]);
-
 -- name: delete_keys
 DELETE FROM {prefix}run_keys WHERE run_id = ANY (:id::uuid[]);
 

@@ -67,9 +67,7 @@ class RescueScript(AdmitScript):
         gone = [{"seq": row["seq"]} for row in deleted]
         tx.many("delete_attempts", gone)
         tx.many("delete_logs", gone)
-        ids = [{"id": row["id"]} for row in deleted]
-        tx.many("delete_events", ids)
-        tx.many("delete_keys", ids)
+        tx.many("delete_keys", [{"id": row["id"]} for row in deleted])
         freed = {row["key"] for row in tx.many("release_slots", gone)}
         self._admit_keys(tx, freed)
         return len(deleted)

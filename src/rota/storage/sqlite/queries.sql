@@ -466,9 +466,6 @@ DELETE FROM {prefix}attempts WHERE run_seq = :seq;
 -- name: delete_logs
 DELETE FROM {prefix}logs WHERE run_seq = :seq;
 
--- name: delete_events
-DELETE FROM {prefix}events WHERE run_id = :id;
-
 -- name: delete_keys
 DELETE FROM {prefix}run_keys WHERE run_id = :id;
 
