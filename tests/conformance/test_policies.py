@@ -553,3 +553,29 @@ def test_saving_a_parked_schedule_again_heals_it(world: World) -> None:
     assert world.schedule.status == "BROKEN"
     healed = world.store.put_schedule(made, ME)
     assert (healed.status, healed.next_fire_at) == ("ACTIVE", world.clock.after("1m"))
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "runs", "counts"),
+    [("one", 1, [1, None]), ("none", 13, [None, *[1] * 13]), ("all", 100, [1] * 100)],
+)
+def test_two_weeks_down_with_a_five_second_schedule_stay_bounded(
+    world: World, catch_up: str, runs: int, counts: list[int | None]
+) -> None:
+    schedule = world.put("cron", "*/5 * * * * *", overlap="allow", catch_up=catch_up)
+    world.clock.advance("14d")
+    world.fire.step()
+    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500)[::-1]
+    assert len(world.runs()) == runs
+    assert [row["count"] for row in rows] == counts
+    # What was too much to count inside fire is counted afterwards.
+    while world.store.count_uncounted():
+        pass
+    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500)
+    total = 14 * 24 * 3600 // 5
+    if catch_up == "all":
+        assert sum(row["count"] for row in rows) == 100
+    else:
+        assert sum(row["count"] for row in rows) == total
+    if catch_up == "one":
+        assert world.runs()[0].missed_count == total

@@ -48,6 +48,7 @@ class Prune:
 
     def fold_some(self) -> None:
         """A page of ledgers at a time, going round: 50 schedules a minute are 72,000 a day."""
+        self.storage.count_uncounted()
         ids = self.storage.ledger_ids(after=self.folded_id, limit=LEDGERS)
         self.folded_id = ids[-1] if len(ids) == LEDGERS else 0
         for schedule_id in ids:

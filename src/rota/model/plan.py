@@ -194,6 +194,17 @@ def _count(calendar: Calendar, after: datetime, until: datetime) -> _Late | None
     return _Late(first, last, count) if count and first and last else None
 
 
+def count_stretch(schedule: Schedule, first: datetime, last: datetime) -> int:
+    """How many occurrences lie from `first` to `last`, however many: never inside fire."""
+    count, moment = 1, first
+    while moment < last:
+        following = schedule.calendar.next_after(moment, moment)
+        if following is None or following > last:
+            break
+        count, moment = count + 1, following
+    return count
+
+
 def _last_up_to(calendar: Calendar, known: datetime, until: datetime) -> datetime:
     """The last occurrence up to `until`, found by halving from a known earlier one."""
     low, high = known, until

@@ -851,11 +851,32 @@ WITH RECURSIVE ids(id) AS (
 )
 SELECT id AS schedule_id FROM ids WHERE id IS NOT NULL LIMIT :limit;
 
+-- name: uncounted_occurrence
+SELECT schedule_id, occurrence, last_occurrence, outcome, run_id::text
+  FROM {prefix}occurrences WHERE count IS NULL LIMIT 1;
+
+-- name: schedules_by_id
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]);
+
+-- name: count_occurrences
+UPDATE {prefix}occurrences AS o SET count = a.count
+  FROM unnest(:schedule_id::bigint[], :occurrence::timestamptz[], :count::bigint[])
+       AS a(schedule_id, occurrence, count)
+ WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence AND o.count IS NULL;
+
+-- name: count_run
+UPDATE {prefix}runs SET missed_count = :count WHERE id = :run_id::uuid;
+
 -- name: foldable_occurrences
 -- The ledger outlives the runs, and is never touched past the cursor.
 SELECT o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason
   FROM {prefix}occurrences o
  WHERE o.schedule_id = :schedule_id
+   AND o.count IS NOT NULL
    AND (o.recorded_at < (SELECT {now}) - make_interval(secs => :age_seconds)
         OR o.occurrence <= (SELECT occurrence FROM {prefix}occurrences
                             WHERE schedule_id = :schedule_id

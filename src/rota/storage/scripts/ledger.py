@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from rota.errors import Invalid, Unknown
 from rota.model.fold import LedgerRow, fold
+from rota.model.limits import MISSED_COUNT
+from rota.model.plan import count_stretch
+from rota.model.schedule import Schedule
+from rota.storage import rows
 from rota.storage.engine import Transaction
 from rota.storage.scripts.base import Script
 
@@ -12,6 +17,35 @@ class LedgerScript(Script):
         """Schedules that have ledger rows, also dropped ones, a page at a time."""
         found = self.engine.read(lambda tx: tx.all("ledger_ids", after=after, limit=limit))
         return [row["schedule_id"] for row in found]
+
+    def count_uncounted(self) -> bool:
+        """Count one stretch that was too long to count when it was written; False if none is.
+
+        The walk is outside the transaction: it may take seconds.
+        """
+        row = self.engine.read(lambda tx: tx.one("uncounted_occurrence"))
+        if row is None:
+            return False
+        asked = {"schedule_id": row["schedule_id"], "occurrence": row["occurrence"]}
+        try:
+            schedule = self._schedule_by_id(row["schedule_id"])
+            count = count_stretch(schedule, row["occurrence"], row["last_occurrence"])
+        except (Invalid, Unknown):
+            count = MISSED_COUNT  # the calendar is gone or another one: at least so many
+
+        def work(tx: Transaction) -> None:
+            tx.many("count_occurrences", [{**asked, "count": count}])
+            if row["run_id"] is not None and row["outcome"] == "coalesced":
+                tx.all("count_run", run_id=row["run_id"], count=count + 1)
+
+        self.engine.write("count_uncounted", work)
+        return True
+
+    def _schedule_by_id(self, schedule_id: int) -> Schedule:
+        found = self.engine.read(lambda tx: tx.all("schedules_by_id", ids=[schedule_id]))
+        if not found:
+            raise Unknown(f"schedule {schedule_id} was dropped")
+        return rows.checked_schedule(found[0])
 
     def fold_ledger(
         self, schedule_id: int, *, age_seconds: float, keep_rows: int, limit: int
@@ -30,12 +64,12 @@ class LedgerScript(Script):
                 keep_rows=keep_rows,
                 limit=limit,
             )
-            rows = [LedgerRow(**row) for row in old]
-            folded = fold(rows)
-            if len(folded) == len(rows):
+            ledger = [LedgerRow(**row) for row in old]
+            folded = fold(ledger)
+            if len(folded) == len(ledger):
                 return 0
             kept = {row.occurrence: row for row in folded}
-            gone = [row for row in rows if row.occurrence not in kept]
+            gone = [row for row in ledger if row.occurrence not in kept]
             tx.many(
                 "delete_occurrences",
                 [{"schedule_id": schedule_id, "occurrence": row.occurrence} for row in gone],
@@ -51,7 +85,7 @@ class LedgerScript(Script):
                         "reason": row.reason,
                     }
                     for row in folded
-                    if row not in rows
+                    if row not in ledger
                 ],
             )
             return len(gone)

@@ -617,11 +617,27 @@ WITH RECURSIVE ids(id) AS (
 )
 SELECT id AS schedule_id FROM ids WHERE id IS NOT NULL LIMIT :limit;
 
+-- name: uncounted_occurrence
+SELECT schedule_id, occurrence, last_occurrence, outcome, run_id
+  FROM {prefix}occurrences WHERE count IS NULL LIMIT 1;
+
+-- name: schedules_by_id
+SELECT *
+  FROM {prefix}schedules WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: count_occurrences
+UPDATE {prefix}occurrences SET count = :count
+ WHERE schedule_id = :schedule_id AND occurrence = :occurrence AND count IS NULL;
+
+-- name: count_run
+UPDATE {prefix}runs SET missed_count = :count WHERE id = :run_id;
+
 -- name: foldable_occurrences
 -- The ledger outlives the runs, and is never touched past the cursor.
 SELECT o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason
   FROM {prefix}occurrences o
  WHERE o.schedule_id = :schedule_id
+   AND o.count IS NOT NULL
    AND (o.recorded_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
         OR o.occurrence <= (SELECT occurrence FROM {prefix}occurrences
                             WHERE schedule_id = :schedule_id

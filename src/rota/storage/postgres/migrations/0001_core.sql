@@ -98,6 +98,7 @@ CREATE TABLE {prefix}occurrences (
     reason          TEXT,
     PRIMARY KEY (schedule_id, occurrence)
 );
+CREATE INDEX occurrences_uncounted ON {prefix}occurrences (schedule_id) WHERE count IS NULL;
 CREATE INDEX occurrences_age ON {prefix}occurrences (recorded_at);
 
 CREATE SEQUENCE {prefix}runs_seq;

@@ -90,6 +90,7 @@ CREATE TABLE {prefix}occurrences (
     recorded_at     INTEGER NOT NULL,
     PRIMARY KEY (schedule_id, occurrence)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX {prefix}occurrences_uncounted ON {prefix}occurrences (schedule_id) WHERE count IS NULL;
 CREATE INDEX {prefix}occurrences_age ON {prefix}occurrences (recorded_at);
 
 CREATE TABLE {prefix}runs (
