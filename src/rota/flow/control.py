@@ -194,7 +194,9 @@ class Control:
     def enqueue(self, job: str, args: Mapping[str, Any], options: Options) -> Enqueued:
         """A run of any job that some process registered."""
         enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
-        return enqueue.one(find_job(self.storage, job), args, options)
+        return self._audited(
+            "enqueue", job, enqueue.one(find_job(self.storage, job), args, options)
+        )
 
     def trigger(
         self, name: str, args: Mapping[str, Any] | None = None, *, force: bool = False
@@ -209,11 +211,17 @@ class Control:
         except Unknown:
             job = find_job(self.storage, name)
             overlap_key = None if force or job.source == "api" else job.overlap_key
-            return enqueue.triggered(job, args or {}, overlap_key=overlap_key)
+            made = enqueue.triggered(job, args or {}, overlap_key=overlap_key)
+            return self._audited("trigger", name, made)
         job = find_job(self.storage, schedule.job)
         overlap_key = None if force else schedule.slot
         told = {**schedule.args, **(args or {})}
-        return enqueue.triggered(job, told, overlap_key=overlap_key, schedule=schedule)
+        made = enqueue.triggered(job, told, overlap_key=overlap_key, schedule=schedule)
+        return self._audited("trigger", name, made)
+
+    def _audited(self, action: str, name: str, made: Enqueued) -> Enqueued:
+        self.storage.record_action(self.actor, action, name, after=made.id)
+        return made
 
     def cancel(self, run_id: str, reason: str | None = None) -> Run:
         """End a run that has not started; ask its worker to end one that runs."""
@@ -341,7 +349,9 @@ class Control:
 
     def prune(self) -> int:
         """Delete what retention no longer keeps, now; how many runs."""
-        return Prune(self.storage, retention=self.retention).prune_all()
+        deleted = Prune(self.storage, retention=self.retention).prune_all()
+        self.storage.record_action(self.actor, "prune", "runs", after=str(deleted))
+        return deleted
 
 
 def _page(limit: int) -> int:

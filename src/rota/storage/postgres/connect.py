@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import psycopg
@@ -41,18 +40,6 @@ SET jit = off
 """
 # Behind a transaction pooler a session is shared with strangers; poolers follow this one setting.
 _SHARED_SESSION = "SET timezone = 'UTC'"
-
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
-
-
-def check_schema_name(schema: str) -> str:
-    """Schema names are part of statements and channel names, so they stay plain."""
-    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
-        raise Invalid(
-            f"schema {schema!r} is not a plain name; use up to 48 lower-case letters, digits "
-            "and _, not beginning with a digit or pg_"
-        )
-    return schema
 
 
 class Address:

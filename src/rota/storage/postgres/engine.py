@@ -20,9 +20,10 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from rota.errors import Unavailable, WrongConnection, WrongSchema
+from rota.model.limits import check_schema_name
 from rota.storage.engine import Clock, Probe, Row, T, Transaction
 from rota.storage.postgres.callers import check_transaction, raw_connection
-from rota.storage.postgres.connect import LOCK_TIMEOUT, Address, check_schema_name
+from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
 from rota.storage.postgres.faults import REPEATABLE, translate
 from rota.storage.postgres.pool import Connection, Pool
 from rota.storage.postgres.transaction import PostgresTransaction, Statement

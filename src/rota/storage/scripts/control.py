@@ -109,6 +109,12 @@ class ControlScript(SettleScript, RescueScript):
 
         self.engine.write("set_dispatch", work)
 
+    def record_action(
+        self, actor: Actor, action: str, thing: str, *, after: str | None = None
+    ) -> None:
+        """Audit an action whose own transaction is the hot path's, and knows no actor."""
+        self.engine.write(action, lambda tx: audit(tx, actor, action, thing, after=after))
+
     # Reads
 
     def run(self, run_id: str) -> Run:
