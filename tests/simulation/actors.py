@@ -103,15 +103,7 @@ class Process:
         if "worker" in self.parts:
             self._begin_worker(events)
         if "scheduler" in self.parts:
-            fire = Fire(
-                store,
-                monotonic=world.clock.monotonic,
-                fired=self._wake_worker,
-                pace=20.0,
-                batch=self.batch,
-            )
-            actor = self._loop("fire", fire.step)
-            actor.batch, actor.looked = self.batch, lambda: fire.guard._doubted is None
+            self._begin_scheduler()
         self._loop("promote", Promote(store, promoted=self._wake_worker).step)
         rescue = Rescue(
             store,
@@ -121,8 +113,19 @@ class Process:
             monotonic=world.clock.monotonic,
         )
         actor = self._loop("rescue", rescue.step)
-        actor.looked = lambda: world.clock.monotonic() >= rescue.quiet_until
+        actor.looked = lambda: "expired_runs" in actor.did  # else it doubts the clock
         self._loop("prune", Prune(store, retention=self.retention, interval=5.0).step)
+
+    def _begin_scheduler(self) -> None:
+        fire = Fire(
+            self.world.store,
+            monotonic=self.world.clock.monotonic,
+            fired=self._wake_worker,
+            pace=20.0,
+            batch=self.batch,
+        )
+        actor = self._loop("fire", fire.step)
+        actor.batch, actor.looked = self.batch, lambda: fire.guard._doubted is None
 
     def _begin_worker(self, events: Events) -> None:
         world = self.world

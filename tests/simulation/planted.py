@@ -210,28 +210,13 @@ def outcome_forgotten_while_it_is_not_written(world: World) -> Iterator[None]:
         yield
 
 
-@plant(UNSURE)
+@plant(replace(UNSURE, alone=False))
 def two_attempts_of_a_run_settled_as_one(world: World) -> Iterator[None]:
     """A group holds the late outcome of a lost attempt and the outcome of the next one."""
     with (
         patch("rota.flow.settle._latest", list),
         patch("rota.storage.scripts.settle._latest", list),
     ):
-        yield
-
-
-@plant(UNSURE)
-def rescue_taken_for_our_own_settle(world: World) -> Iterator[None]:
-    """After a COMMIT without an answer only attempt and state are compared."""
-
-    def was_written(settler: Settler, one: Settlement) -> bool:
-        try:
-            row = settler.storage.run(one.run.id)
-        except LookupError:
-            return False
-        return row.attempt == one.run.attempt and row.state == one.state
-
-    with patch.object(Settler, "_was_written", was_written):
         yield
 
 

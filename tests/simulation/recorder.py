@@ -212,6 +212,7 @@ class Recorder:
     # What a step without a fault must not leave behind
 
     def step_begins(self, actor: Actor) -> None:
+        actor.did.clear()
         actor.due = (self.world.clock.steps, self.version, list(self._due_for(actor.role)))
 
     def step_ended(self, actor: Actor) -> None:

@@ -164,7 +164,7 @@ class Asked:
 
 WATCHED = (
     "due_schedules", "park_schedules", "fire", "enqueue", "promote", "admit", "claim",
-    "let_go_unknown", "renew", "settle", "sweep", "prune_runs", "fold_ledger",
+    "let_go_unknown", "renew", "settle", "expired_runs", "sweep", "prune_runs", "fold_ledger",
     "put_jobs", "put_schedule", "pause_schedule", "resume_schedule", "drop_schedule",
     "cancel_run", "redo_run", "pause_run", "resume_run", "delete_run", "pause_queue",
     "resume_queue", "set_dispatch", "ensure_queues",
@@ -185,6 +185,7 @@ def watched(verb: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: WatchedStore, *args: Any, **options: Any) -> Any:
         actor = self.world.current
         outer, actor.asked = actor.asked, Asked(verb, args, options)
+        actor.did.add(verb)
         try:
             answer = plain(self, *args, **options)
             self.world.answered(answer)

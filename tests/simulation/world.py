@@ -72,6 +72,7 @@ class Actor:
         # What the recorder keeps about the step under way.
         self.due: tuple[int, int, list[Any]] = (0, 0, [])
         self.batch = 500
+        self.did: set[str] = set()  # verbs
         self.looked: Callable[[], bool] = lambda: True
         self.useful: Callable[[], bool] = lambda: True
         self.last_commit: Any = None
@@ -97,6 +98,7 @@ class World:
         self.lease = 10 * SECOND
         self.max_lost = 3
         self.draining = False  # handlers succeed from now on
+        self._glitches = 0
         self.glitch = 0  # how far ahead the deciding clock is for a moment
         self.actors: list[Actor] = []
         self.processes: list[Process] = []
@@ -257,7 +259,9 @@ class World:
             return
         roll = rng.random()
         if roll < 0.4:
-            self.glitch = rng.randrange(3600 * SECOND, 7200 * SECOND)
+            # Each by minutes further than the last: two that agree would rightly be believed.
+            self._glitches += 1
+            self.glitch = 3600 * SECOND + self._glitches * 180 * SECOND + rng.randrange(60 * SECOND)
             clock.step(self.glitch)
             self.at(clock.elapsed + rng.randrange(SECOND), self.end_glitch)
             self.note(self.nobody, f"the clock jumps {self.glitch / SECOND:+.3f} s for a moment")

@@ -168,9 +168,11 @@ class Settler:
     def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
         states = {answer.seq: answer.state for answer in answers}
         for one in settlements:
+            if again and one.run.seq not in states and self._was_written(one):
+                states[one.run.seq] = one.state
+        # Every question before the first word: one without an answer makes all of this again.
+        for one in settlements:
             state = states.get(one.run.seq)
-            if state is None and again and self._was_written(one):
-                state = one.state
             if state is None:
                 log.info("run %s attempt %d was settled elsewhere", one.run.id, one.run.attempt)
                 continue
