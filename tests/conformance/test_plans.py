@@ -221,7 +221,6 @@ def do_prune(store: Store, clock: VirtualClock) -> None:
     clock.advance("1m")
     for state in ("succeeded", "dead", "cancelled"):
         store.prune_runs(state, age_seconds=5, keep_last=50, limit=100)
-    store.prune_occurrences(age_seconds=5, limit=100)
     (schedule_id,) = store.ledger_ids(after=0, limit=1)
     store.fold_ledger(schedule_id, age_seconds=5, keep_rows=100, limit=100)
 
@@ -267,7 +266,7 @@ SENT = {
     "do_renew": {"renew_runs", "set_progress"},
     "do_settle": {"settle_runs", "release_slots", "delay_schedules", "recent_ends"},
     "do_rescue": {"expired_runs", "sweep_slots", "stranded_delay_schedules"},
-    "do_prune": {"old_runs", "delete_runs", "old_occurrences", "foldable_occurrences"},
+    "do_prune": {"old_runs", "delete_runs", "foldable_occurrences"},
     "do_control": {"lock_run", "cancel_run", "delete_runs"},
     "do_read": {"list_runs", "list_runs_of_job", "list_runs_of_schedule", "occurrence_at"},
 }

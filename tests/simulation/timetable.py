@@ -32,11 +32,9 @@ def check_ledger_row(rec: Recorder, commit: Commit, row: Any, how: str) -> None:
             if row.run_id is not None:
                 rec.stands_for[row.run_id] += row.count or 0
         case _:
-            _check_folded(rec, commit, rec.ledger[row.schedule_id, row.occurrence])
-            gone = how == "delete"
-            commit.folded.append(
-                (rec.ledger[row.schedule_id, row.occurrence], None if gone else row)
-            )
+            old = rec.ledger[row.schedule_id, row.occurrence]
+            _check_folded(rec, commit, old)
+            commit.folded.append((old, None if how == "delete" else row))
 
 
 def _check_folded(rec: Recorder, commit: Commit, row: Any) -> None:
@@ -54,9 +52,8 @@ def _check_fold(commit: Commit) -> None:
     """Folding keeps how many occurrences had which outcome, and between which instants."""
     before = [old for old, _ in commit.folded]
     after = [new for _, new in commit.folded if new is not None]
-    for rows in (before, after):
-        if not rows:
-            raise Violation(f"folding removed {before}")
+    if not after:
+        raise Violation(f"folding removed {before}")
     for outcome in {row.outcome for row in before}:
         old, new = ([row for row in rows if row.outcome == outcome] for rows in (before, after))
         if sum(row.count or 0 for row in old) != sum(row.count or 0 for row in new):
@@ -198,6 +195,8 @@ def _check_restart(rec: Recorder, commit: Commit, before: Any, after: Any) -> No
 def _check_ledgered(rec: Recorder, schedule: Any, following: int | None, rows: list[Any]) -> None:
     """What the cursor passed is in the ledger, each occurrence once and for ever."""
     passed, known = list(_passed(schedule, following)), rec.ledgered[schedule.id]
+    if not passed:
+        raise Violation(f"{schedule.name} went on past its end: {rows}")
     # Led back to where it was already, it may fire what a wrong clock had called missed; that no
     # occurrence gets a second run is checked elsewhere, and always.
     if passed[0] > rec.rewound.get(schedule.id, 0):

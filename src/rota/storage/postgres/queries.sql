@@ -829,18 +829,6 @@ SELECT r.seq FROM {prefix}runs r
  ORDER BY r.finished_at LIMIT :limit
    FOR UPDATE SKIP LOCKED;
 
--- name: old_occurrences
--- The ledger outlives the runs, and is never cut past the cursor.
-DELETE FROM {prefix}occurrences
- WHERE ctid = ANY (ARRAY(
-       SELECT o.ctid FROM {prefix}occurrences o
-         LEFT JOIN {prefix}schedules s ON s.id = o.schedule_id
-        WHERE o.recorded_at < (SELECT {now}) - make_interval(secs => :age_seconds)
-          AND (s.id IS NULL OR s.next_fire_at IS NULL OR o.last_occurrence < s.next_fire_at)
-        ORDER BY o.recorded_at LIMIT :limit
-          FOR UPDATE OF o SKIP LOCKED))
-RETURNING schedule_id;
-
 -- name: ledger_ids
 -- One index step per schedule, however long its ledger is.
 WITH RECURSIVE ids(id) AS (

@@ -55,13 +55,6 @@ class RescueScript(AdmitScript):
             return 0
         return self.engine.write("prune", lambda tx: self._delete_runs(tx, find(tx)))
 
-    def prune_occurrences(self, *, age_seconds: float, limit: int) -> int:
-        return len(
-            self.engine.write(
-                "prune", lambda tx: tx.all("old_occurrences", age_seconds=age_seconds, limit=limit)
-            )
-        )
-
     def _delete_runs(self, tx: Transaction, seqs: list[int]) -> int:
         deleted = tx.many("delete_runs", [{"seq": seq} for seq in sorted(seqs)])
         gone = [{"seq": row["seq"]} for row in deleted]

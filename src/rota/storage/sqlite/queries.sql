@@ -596,17 +596,6 @@ SELECT r.seq FROM {prefix}runs r
                                WHERE newer.job = r.job AND newer.seq > r.seq LIMIT :keep_last)) >= :keep_last
  ORDER BY r.finished_at LIMIT :limit;
 
--- name: old_occurrences
--- The ledger outlives the runs, and is never cut past the cursor.
-DELETE FROM {prefix}occurrences
- WHERE (schedule_id, occurrence) IN (
-       SELECT o.schedule_id, o.occurrence FROM {prefix}occurrences o
-         LEFT JOIN {prefix}schedules s ON s.id = o.schedule_id
-        WHERE o.recorded_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
-          AND (s.id IS NULL OR s.next_fire_at IS NULL OR o.last_occurrence < s.next_fire_at)
-        LIMIT :limit)
-RETURNING schedule_id;
-
 -- name: ledger_ids
 -- One index step per schedule, however long its ledger is.
 WITH RECURSIVE ids(id) AS (

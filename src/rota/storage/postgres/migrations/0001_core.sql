@@ -99,7 +99,6 @@ CREATE TABLE {prefix}occurrences (
     PRIMARY KEY (schedule_id, occurrence)
 );
 CREATE INDEX occurrences_uncounted ON {prefix}occurrences (schedule_id) WHERE count IS NULL;
-CREATE INDEX occurrences_age ON {prefix}occurrences (recorded_at);
 
 CREATE SEQUENCE {prefix}runs_seq;
 -- Every run is written three times or more, so the dead rows of this table are a tenth of what the

@@ -91,7 +91,6 @@ CREATE TABLE {prefix}occurrences (
     PRIMARY KEY (schedule_id, occurrence)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX {prefix}occurrences_uncounted ON {prefix}occurrences (schedule_id) WHERE count IS NULL;
-CREATE INDEX {prefix}occurrences_age ON {prefix}occurrences (recorded_at);
 
 CREATE TABLE {prefix}runs (
     seq                 INTEGER PRIMARY KEY AUTOINCREMENT,
