@@ -63,6 +63,7 @@ $(READY): pyproject.toml requirements-dev.lock
 		echo "'$(PYTHON)' cannot create environments: its modules venv and ensurepip are missing." \
 			"On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "Installing into $(VENV), once; this takes about a minute."
 	$(PIP) install --quiet --requirement requirements-dev.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -1,4 +1,4 @@
-"""Four small jobs to watch: rota up examples.hello:app
+"""Small jobs to watch: rota up examples.hello:app
 
 In another terminal: rota runs, rota show flaky, rota pause heartbeat, rota enqueue greet.
 """

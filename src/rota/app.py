@@ -36,12 +36,13 @@ from rota.executors.registry import Registry
 from rota.executors.signatures import signature_of
 from rota.flow.control import Control
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
-from rota.flow.events import Events, Listener
+from rota.flow.events import Events, Listener, RunEvent
 from rota.flow.service import PARTS, Service, ServiceOptions
 from rota.model.duration import format_duration, parse_duration, parse_instant
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
 from rota.model.policies import DEFAULT_OVERLAP, PYTHON
+from rota.model.redact import redact_text
 from rota.model.retention import Retention
 from rota.model.retry import Retry
 from rota.model.run import Enqueued, Run
@@ -407,6 +408,7 @@ class Rota:
             elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
                 os._exit(130)
 
+        self._speak_unless_told()
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self.start(only, on_stuck=renew)
@@ -421,6 +423,19 @@ class Rota:
         if stuck.is_set():
             log.warning("starting anew: threads that ignore their timeout hold half of the slots")
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+    def _speak_unless_told(self) -> None:
+        """A program that set up no logging would seem to hang: say what happens, on stderr."""
+        if log.hasHandlers():
+            return
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        names, store = ", ".join(sorted(self._jobs)), redact_text(self.settings.database)
+        log.info("rota runs on %s; jobs: %s; Ctrl-C stops it", store, names or "none")
+        for event in ("job.started", "job.completed", "job.failed", "job.cancelled"):
+            self.events.on(event, functools.partial(_say, event.partition(".")[2]))
 
     @property
     def health(self) -> dict[str, str | None]:
@@ -505,6 +520,11 @@ class Rota:
         if self._service is not None:
             self._service.wake_all()
         self.storage.notify()
+
+
+def _say(word: str, event: RunEvent) -> None:
+    error = f": {event.error.strip().splitlines()[-1]}" if event.error else ""
+    log.info("%s %s (run %s)%s", event.name, word, event.run_id, redact_text(error))
 
 
 def _timing(cron: str | None, every: object, at: object) -> dict[str, Any] | None:

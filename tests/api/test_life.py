@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -316,3 +319,26 @@ def test_a_run_whose_worker_died_is_done_by_another(app: rota.Rota, watch: Watch
     assert (run.state, run.result) == ("succeeded", "2")
     assert (run.lost, run.failures, claimed.attempt) == (1, 0, 1)
     assert attempts(app, made.id) == ["lost", "succeeded"]
+
+
+def test_a_program_that_set_up_no_logging_says_what_it_does(tmp_path: Path) -> None:
+    script = tmp_path / "quiet.py"
+    script.write_text(
+        "import rota\n"
+        'app = rota.Rota("sqlite:///quiet.db")\n'
+        '@app.job(every="1s")\n'
+        "def hi(ctx): pass\n"
+        'if __name__ == "__main__":\n'
+        "    app.run()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    told = [process.stderr.readline() for _ in range(3)]
+    process.terminate()
+    process.communicate(timeout=30)
+    assert "rota runs on sqlite:///quiet.db; jobs: hi" in told[0]
+    assert "hi started" in told[1]
+    assert "hi completed" in told[2]
+    assert process.returncode == 0

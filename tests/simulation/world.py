@@ -259,9 +259,9 @@ class World:
             return
         roll = rng.random()
         if roll < 0.4:
-            # Each by minutes further than the last: two that agree would rightly be believed.
+            # Each far from the last: two readings that agree would rightly be believed.
             self._glitches += 1
-            self.glitch = 3600 * SECOND + self._glitches * 180 * SECOND + rng.randrange(60 * SECOND)
+            self.glitch = 1500 * (1 + self._glitches) * SECOND + rng.randrange(60 * SECOND)
             clock.step(self.glitch)
             self.at(clock.elapsed + rng.randrange(SECOND), self.end_glitch)
             self.note(self.nobody, f"the clock jumps {self.glitch / SECOND:+.3f} s for a moment")

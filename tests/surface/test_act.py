@@ -45,7 +45,7 @@ def test_enqueue_options(cli: Cli, store: Control) -> None:
         (["nope"], "job 'nope' does not exist; `rota jobs` lists them"),
         (["greet"], "job 'greet': 'name' is missing"),
         (["greet", "--arg", "nam=A"], "'nam' is unknown, did you mean 'name'?"),
-        (["greet", "--arg", "name"], "--arg 'name' has no name; use --arg name=value"),
+        (["greet", "--arg", "name"], "--arg 'name' has no value; use --arg name=value"),
         (["greet", "--args", "{"], "--args is not JSON"),
         (["greet", "--args", "[]"], "--args must be a JSON object"),
         (["broken", "--delay", "soon"], "delay 'soon' is not a duration"),

@@ -21,7 +21,8 @@ def read_arguments(job: Job, pairs: Sequence[str] | None, document: str | None) 
     for pair in pairs or ():
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise Invalid(f"--arg {pair!r} has no name; use --arg name=value")
+            missing = "value" if name else "name"
+            raise Invalid(f"--arg {pair!r} has no {missing}; use --arg name=value")
         told[name] = text if types.get(name) == ("string",) else _value(text)
     return told
 

@@ -160,7 +160,7 @@ def make_app() -> App:
     app = App(
         name="rota",
         help="Run SQL and Python on a timetable, inside the database you already have.",
-        help_epilogue="Begin with: rota up. More on a command: rota COMMAND --help",
+        help_epilogue="Begin with: rota up MODULE:APP. More on a command: rota COMMAND --help",
         # Boxes are for people: a pipe gets plain lines.
         help_formatter="default" if sys.stdout.isatty() else "plain",
         version=f"rota {VERSION}",

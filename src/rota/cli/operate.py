@@ -11,7 +11,7 @@ from rota.cli.options import HERE, Where
 from rota.cli.output import say, say_json
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import operating
-from rota.cli.times import when
+from rota.cli.times import when, zone_name
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
 from rota.model.run import Run
@@ -55,9 +55,14 @@ def pause(
             control.pause_dispatch(reason)
             return _done("dispatch is paused", {"dispatch": control.overview()["dispatch"]}, where)
         assert thing is not None, "one of the three was given"
-        if schedule_or_none(control, thing) is not None:
+        before = schedule_or_none(control, thing)
+        if before is not None:
             paused = control.pause(thing, reason)
-            return _done(f"schedule {thing} is paused", schedule_record(paused), where)
+            told = f"schedule {thing} is paused"
+            if before.paused:
+                why = f": {before.paused_reason}" if before.paused_reason else ""
+                told = f"schedule {thing} was paused already, by {before.paused_by}{why}"
+            return _done(told, schedule_record(paused), where)
         run = control.pause_run(_run_meant(control, thing).id, reason)
         told = "is asked to pause; what cannot stop on the way runs to its end"
         return _done_run(run, told if run.state == RUNNING else "is paused", where)
@@ -192,7 +197,8 @@ def _run_meant(control: Control, text: str) -> Run:
 def _resumed(control: Control, schedule: Schedule) -> str:
     if schedule.next_fire_at is None:
         return f"schedule {schedule.name} is resumed, but finished: {schedule.state}"
-    fires = when(schedule.next_fire_at, control.storage.now())
+    now = control.storage.now()
+    fires = f"{when(schedule.next_fire_at, now)} {zone_name(now)}"
     return f"schedule {schedule.name} is resumed and fires {fires}"
 
 

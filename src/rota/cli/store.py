@@ -64,7 +64,8 @@ def _existing(where: Where) -> Iterator[tuple[Settings, Store]]:
     # Connecting would create the file, so look first.
     if file is not None and (not file.exists() or file.stat().st_size == 0):
         raise WrongSchema(
-            f"no store at {file}; start one with `rota up`, or point --database elsewhere"
+            f"no store at {file}; start one with `rota up MODULE:APP`, "
+            "or point --database elsewhere"
         )
     store = open_store(settings.database, schema=settings.schema)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.app import Rota
 from rota.cli.output import clean, paint, say_painted
-from rota.cli.times import when
+from rota.cli.times import when, zone_name
 from rota.config import Settings
 from rota.model.duration import format_duration
 from rota.model.redact import redact_text
@@ -69,7 +69,11 @@ def _schedules(app: Rota, schedules: Sequence[Schedule]) -> list[str]:
     what_width = max((len(one.described()) for one in shown), default=0)
     lines = [
         f"{one.name:<{name_width}}  {one.described():<{what_width}}  "
-        + (when(one.next_fire_at, now) if one.status == "ACTIVE" else one.status)
+        + (
+            f"{when(one.next_fire_at, now)} {zone_name(now)}"
+            if one.status == "ACTIVE"
+            else one.status
+        )
         for one in shown
     ]
     if len(schedules) > SCHEDULES:

@@ -181,7 +181,7 @@ def _workers(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[st
             yield f"queue {job.queue!r} is paused by {queue['paused_by']}{reason}"
     live = [one for one in storage.list_workers(limit=PAGE) if now - one["seen_at"] <= LIVE]
     if not live:
-        yield "no worker is alive; start one with `rota up`"
+        yield "no worker is alive; start one with `rota up MODULE:APP`"
     elif not any(schedule.job in one["jobs"] for one in live):
         yield f"no live worker knows job {schedule.job!r}"
     elif not any(schedule.job in one["jobs"] and _serves(one, job.queue) for one in live):

@@ -40,6 +40,9 @@ EVENTS = (
     "pause", "resume", "cancel", "redo",
 )  # fmt: skip
 
+# What people can ask for; the rest happens by itself.
+OPERATORS = ("pause", "resume", "cancel", "redo")
+
 
 def target(state: str, event: str) -> str | None:
     """The state after `event`, or None if it is not legal in `state`."""
@@ -55,7 +58,8 @@ def require(state: str, event: str, what: str) -> str:
     """The state after `event`, or a Conflict that says what is possible instead."""
     after = target(state, event)
     if after is None:
-        possible = ", ".join(TRANSITIONS[state]) or "nothing"
+        asked = [one for one in TRANSITIONS[state] if one in OPERATORS]
+        possible = ", ".join(asked) or "nothing"
         raise Conflict(f"{what} is {state}; {event} is not possible then (possible: {possible})")
     return after
 
