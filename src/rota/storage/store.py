@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rota.errors import Invalid
+from rota.model.limits import check_schema_name
 from rota.storage.engine import Clock, Engine, Probe
 from rota.storage.scripts.catalog import CatalogScript
 from rota.storage.scripts.claim import ClaimScript
@@ -59,6 +60,7 @@ def open_store(
     pool_size: int = 8,
 ) -> Store:
     """Connect to a store by URL. Nothing is created or changed; `migrate` does that."""
+    check_schema_name(schema)  # it becomes a part of every statement
     scheme = url.partition("://")[0]
     match scheme:
         case "sqlite":

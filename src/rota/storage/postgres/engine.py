@@ -20,7 +20,6 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from rota.errors import Unavailable, WrongConnection, WrongSchema
-from rota.model.limits import check_schema_name
 from rota.storage.engine import Clock, Probe, Row, T, Transaction
 from rota.storage.postgres.callers import check_transaction, raw_connection
 from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
@@ -55,7 +54,7 @@ class PostgresEngine:
         pool_size: int = 8,
         prepare: bool = True,
     ) -> None:
-        self.url, self.schema = url, check_schema_name(schema)
+        self.url, self.schema = url, schema
         self.clock, self.probe = clock, probe
         self.address = Address(url, prepare=prepare)
         self.prefix = f'"{schema}_data".'
