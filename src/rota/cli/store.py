@@ -44,7 +44,7 @@ def sqlite_file(url: str) -> Path | None:
     """The file of a SQLite store; None for a server or a store in memory."""
     if not url.startswith("sqlite:"):
         return None
-    from rota.storage.sqlite.engine import path_from_url
+    from rota.storage.sqlite.connect import path_from_url
 
     path = path_from_url(url)
     return None if path == ":memory:" else Path(path)

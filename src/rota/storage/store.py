@@ -64,7 +64,8 @@ def open_store(
     scheme = url.partition("://")[0]
     match scheme:
         case "sqlite":
-            from rota.storage.sqlite.engine import SqliteEngine, path_from_url
+            from rota.storage.sqlite.connect import path_from_url
+            from rota.storage.sqlite.engine import SqliteEngine
 
             engine: Engine = SqliteEngine(
                 path_from_url(url), schema=schema, clock=clock, probe=probe

@@ -7,7 +7,6 @@ commit is paid once for all of them.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
@@ -16,12 +15,11 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic
 
 from rota.errors import (
-    Invalid,
     ReadOnly,
     RotaError,
     StaleSnapshot,
@@ -30,14 +28,12 @@ from rota.errors import (
     WrongConnection,
     WrongSchema,
 )
-from rota.model.duration import EPOCH, micros
-from rota.storage.engine import Clock, Probe, Probed, Row, T, Transaction
-from rota.storage.rows import is_instant
+from rota.storage.engine import Clock, Probe, Row, T, Transaction
+from rota.storage.sqlite.connect import BUSY_SECONDS, raw_connection, split_statements, use_wal
+from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
 from rota.storage.sqlite.wake import FileWatch
 from rota.storage.statements import load_migrations, load_statements
 
-BUSY_SECONDS = 10.0
-BUSY_PAUSE_SECONDS = 0.01
 GROUP = 1_000
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
@@ -198,7 +194,7 @@ class SqliteEngine:
     def on_connection(
         self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True
     ) -> T:
-        raw = _raw_connection(connection)
+        raw = raw_connection(connection)
         if not raw.in_transaction:
             raise WrongConnection(
                 "the connection has no open transaction; begin one (BEGIN IMMEDIATE) so that the "
@@ -368,63 +364,6 @@ class SqliteEngine:
         return StorageError(f"{self.path}: {text}")
 
 
-class SqliteTransaction(Probed):
-    def __init__(self, engine: SqliteEngine, name: str, connection: sqlite3.Connection) -> None:
-        super().__init__(name, engine.probe)
-        self.engine, self.connection = engine, connection
-        self.cursor = plain_cursor(connection)
-        self.now = micros(engine.clock())
-
-    def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
-        bound = {key: _bind(value) for key, value in params.items()}
-        bound["now"] = self.now
-        return self._rows(self.cursor.execute(self.engine.statements[name], bound))
-
-    def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        sql, answer = self.engine.statements[name], []
-        for row in rows:
-            bound = {key: _bind(value) for key, value in row.items()}
-            bound["now"] = self.now
-            answer += self._rows(self.cursor.execute(sql, bound))
-        return answer
-
-    def _rows(self, cursor: sqlite3.Cursor) -> list[Row]:
-        if cursor.description is None:
-            return []
-        names = tuple(column[0] for column in cursor.description)
-        instants = self.engine._shapes.get(names)
-        if instants is None:
-            instants = tuple(n for n, name in enumerate(names) if is_instant(name))
-            self.engine._shapes[names] = instants
-        found = []
-        for values in cursor.fetchall():
-            if instants:
-                values = list(values)
-                for place in instants:
-                    if values[place] is not None:
-                        values[place] = EPOCH + timedelta(microseconds=values[place])
-            found.append(dict(zip(names, values, strict=True)))
-        return found
-
-    def text(self, sql: str, params: Mapping[str, object]) -> None:
-        self.connection.execute(sql, {key: _bind(value) for key, value in params.items()})
-
-    def script(self, sql: str) -> None:
-        self.connection.execute(sql)
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        self.connection.execute("SAVEPOINT rota")
-        try:
-            yield
-        except BaseException:
-            if self.connection.in_transaction:  # a full disk may have ended it already
-                self.connection.execute("ROLLBACK TO rota")
-                self.connection.execute("RELEASE rota")
-            raise
-        self.connection.execute("RELEASE rota")
-
-
 class _Pending(Generic[T]):
     """Work that waits for the next commit, and its answer."""
 
@@ -452,74 +391,3 @@ def _translated(engine: SqliteEngine) -> Iterator[None]:
         yield
     except sqlite3.Error as fault:
         raise engine.translate(fault) from fault
-
-
-def use_wal(connection: sqlite3.Connection) -> None:
-    """Let readers and the writer go on beside each other, for all connections to come."""
-    # Setting it needs a lock of its own; asking first avoids that on every later open.
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-        return
-    give_up_at = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as fault:
-            # Of two that open a new file at once, one is told so without having waited.
-            if fault.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > give_up_at:
-                raise
-        time.sleep(BUSY_PAUSE_SECONDS)
-
-
-def plain_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
-    """Rows as tuples, whatever kind of row the owner of the connection prefers."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    return cursor
-
-
-def _bind(value: object) -> Any:
-    match value:
-        case datetime():
-            return micros(value)
-        case list() | tuple():
-            return json.dumps(value)
-        case _:
-            return value
-
-
-def split_statements(sql: str) -> Iterator[str]:
-    """Statements of a script, by SQLite's own idea of where one ends."""
-    statement = ""
-    for line in sql.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-    if statement.strip():
-        yield statement
-
-
-def _raw_connection(connection: Any) -> sqlite3.Connection:
-    """The sqlite3 connection inside a SQLAlchemy one, or the connection itself."""
-    raw = connection
-    if hasattr(raw, "connection") and callable(raw.connection):  # an ORM Session
-        raw = raw.connection()
-    if hasattr(raw, "connection"):  # a SQLAlchemy Connection
-        raw = raw.connection
-    if hasattr(raw, "driver_connection"):  # its pool's wrapper
-        raw = raw.driver_connection
-    if not isinstance(raw, sqlite3.Connection):
-        raise WrongConnection(
-            f"a {type(connection).__name__} cannot carry an enqueue into a SQLite store; "
-            "pass a sqlite3 or SQLAlchemy connection"
-        )
-    return raw
-
-
-def path_from_url(url: str) -> str:
-    """sqlite:///relative.db, sqlite:////absolute.db or sqlite:///:memory:."""
-    path = url.removeprefix("sqlite://").removeprefix("/")
-    if not path or "?" in path:
-        raise Invalid(f"database {url!r} names no file; use sqlite:///rota.db")
-    return path
