@@ -116,8 +116,10 @@ def test_it_works_says_so_and_stops_at_sigterm(folder: Path, cli: Cli) -> None:
     up.wait_for("broken", "attempt 1 failed in", "RuntimeError: postgresql://me:[redacted]@db", run)
     up.wait_for("broken", f"is dead; `rota show {run}` has the error")
 
+    cli("pause", "tick")  # else one of its runs may be under way beside the slow one
     slow = cli("run", "slow", "--json").json["id"]
     up.wait_for("slow", "waits for the file")
+    up.wait_for("slow", "started", slow)
     up.process.send_signal(signal.SIGTERM)
     up.wait_for("stopping; waits up to 30s for 1 run: slow (a second signal leaves at once)")
     Path("go").touch()
