@@ -185,7 +185,8 @@ def test_an_edit_of_the_timing_never_fires_the_past(
     assert edited.next_fire_at is not None
     assert clock() < edited.next_fire_at <= clock.after("1m")
     assert tick(store) == 0
-    assert ledger(store, schedule) == []
+    (abandoned,) = ledger(store, schedule)
+    assert (abandoned["outcome"], abandoned["count"]) == ("missed", 360)
 
 
 def test_an_edit_keeps_when_it_fired_last(store: Store, clock: VirtualClock) -> None:

@@ -579,3 +579,13 @@ def test_two_weeks_down_with_a_five_second_schedule_stay_bounded(
         assert sum(row["count"] for row in rows) == total
     if catch_up == "one":
         assert world.runs()[0].missed_count == total
+
+
+def test_an_edit_records_what_was_due_and_had_not_fired(world: World) -> None:
+    made = world.put()
+    world.clock.advance("3m")  # nobody looked meanwhile
+    world.store.put_schedule(replace(made, expr="1h"), ME)
+    rows = world.store.list_occurrences(made.id, before=WAITING_FOR_RUN, limit=9)
+    assert [(row["outcome"], row["count"], row["reason"]) for row in rows] == [
+        ("missed", 3, "the timing was changed")
+    ]

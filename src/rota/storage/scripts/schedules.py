@@ -42,6 +42,7 @@ class ScheduleScript(FireScript):
         new = edited(old, wanted, now)
         if old.timing() != wanted.timing() or old.error is not None:
             _refuse_never(new)
+            self._record_abandoned(tx, old, now)
         if new.enabled and not old.enabled:
             resumed, missed = plan_resume(new, now)
             new = replace(new, next_fire_at=resumed)
@@ -51,6 +52,13 @@ class ScheduleScript(FireScript):
         saved = rows.schedule(changed)
         record_change(tx, saved, actor, "alter", None, old, saved)
         return saved
+
+    def _record_abandoned(self, tx: Transaction, old: Schedule, now: datetime) -> None:
+        """What was due by the old timing and had not fired does not fire any more."""
+        if old.error is None:
+            _, missed = plan_resume(old, now)
+            if missed is not None:
+                self._record(tx, old, replace(missed, reason="the timing was changed"))
 
     def schedule_named(self, name: str) -> Schedule:
         return self.engine.read(lambda tx: self._schedule(tx, name))
