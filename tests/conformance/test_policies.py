@@ -581,11 +581,37 @@ def test_two_weeks_down_with_a_five_second_schedule_stay_bounded(
         assert world.runs()[0].missed_count == total
 
 
-def test_an_edit_records_what_was_due_and_had_not_fired(world: World) -> None:
+@pytest.mark.parametrize(
+    ("paused", "reason"),
+    [
+        (False, "the timing was changed before it fired"),
+        (True, "the schedule was paused or disabled"),
+    ],
+)
+def test_an_edit_records_what_was_due_and_had_not_fired(
+    world: World, paused: bool, reason: str
+) -> None:
     made = world.put()
+    if paused:
+        world.store.pause_schedule(made.name, None, ME)
     world.clock.advance("3m")  # nobody looked meanwhile
     world.store.put_schedule(replace(made, expr="1h"), ME)
+    if paused:
+        world.store.resume_schedule(made.name, None, ME)
     rows = world.store.list_occurrences(made.id, before=WAITING_FOR_RUN, limit=9)
     assert [(row["outcome"], row["count"], row["reason"]) for row in rows] == [
-        ("missed", 3, "the timing was changed")
+        ("missed", 3, reason)
     ]
+
+
+def test_a_long_catch_up_keeps_nobody_waiting_that_is_on_time(world: World) -> None:
+    for number in range(8):
+        late = Schedule(name=f"late-{number}", job="job", kind="every", expr="1m", catch_up="all")
+        world.store.put_schedule(late, ME)
+    world.clock.advance("1d")
+    world.put()
+    world.clock.advance("1m")
+    fire = Fire(world.store, monotonic=lambda: 0.0, fired=lambda: None, batch=4)
+    fire.step()
+    fire.step()
+    assert world.schedule.last_fired_at == world.clock()

@@ -46,12 +46,13 @@ class Fire:
         self.most_runs = max_fires_per_tick or MOST_RUNS
         self.guard = ClockGuard()
         self.begins_at = monotonic() + start_delay
+        self.newest = False  # which end of what is due this tick takes
 
     def step(self) -> float:
         early = self.begins_at - self.monotonic()
         if early > 0:
             return early
-        due = self.storage.due_schedules(self.batch)
+        due = self.storage.due_schedules(self.batch, newest=self.newest)
         if not self.guard.accepts(due.now, self.monotonic()):
             log.warning("the clock jumped to %s; nothing fires until it is confirmed", due.now)
             return CLOCK_RECHECK
@@ -72,7 +73,11 @@ class Fire:
             if self.storage.fire(plans, jobs):
                 self.fired()
         if due.full or room <= 0:
+            # Behind: every other tick takes the newest, so that a long catch-up never keeps
+            # those waiting that are on time.
+            self.newest = not self.newest
             return LIMITED_PAUSE if self.limited else 0.0
+        self.newest = False
         return self._until_next()
 
     def _until_next(self) -> float:

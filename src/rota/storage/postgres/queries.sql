@@ -17,6 +17,15 @@ SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fire
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL AND next_fire_at <= (SELECT {now})
  ORDER BY next_fire_at LIMIT :limit;
 
+-- name: newest_due_schedules
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL AND next_fire_at <= (SELECT {now})
+ ORDER BY next_fire_at DESC LIMIT :limit;
+
 -- name: next_fire_at
 SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;

@@ -33,12 +33,13 @@ class Due:
 
 
 class FireScript(Script):
-    def due_schedules(self, limit: int) -> Due:
-        """Schedules whose cursor has come, oldest first."""
+    def due_schedules(self, limit: int, *, newest: bool = False) -> Due:
+        """Schedules whose cursor has come, oldest first or newest first."""
+        statement = "newest_due_schedules" if newest else "due_schedules"
 
         def read(tx: Transaction) -> tuple[list[Row], datetime]:
             # The clock is read last: what was due a moment ago is due by it.
-            return tx.all("due_schedules", limit=limit), self._now(tx)
+            return tx.all(statement, limit=limit), self._now(tx)
 
         found, now = self.engine.read(read)
         good, broken = [], []

@@ -55,10 +55,12 @@ class ScheduleScript(FireScript):
 
     def _record_abandoned(self, tx: Transaction, old: Schedule, now: datetime) -> None:
         """What was due by the old timing and had not fired does not fire any more."""
-        if old.error is None:
-            _, missed = plan_resume(old, now)
-            if missed is not None:
-                self._record(tx, old, replace(missed, reason="the timing was changed"))
+        if old.error is not None:
+            return
+        _, missed = plan_resume(old, now)
+        if missed is not None and old.enabled and not old.paused:
+            missed = replace(missed, reason="the timing was changed before it fired")
+        self._record(tx, old, missed)
 
     def schedule_named(self, name: str) -> Schedule:
         return self.engine.read(lambda tx: self._schedule(tx, name))

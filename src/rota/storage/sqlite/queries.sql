@@ -11,6 +11,11 @@ SELECT * FROM {prefix}schedules
  WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL AND next_fire_at <= {now}
  ORDER BY next_fire_at LIMIT :limit;
 
+-- name: newest_due_schedules
+SELECT * FROM {prefix}schedules
+ WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL AND next_fire_at <= {now}
+ ORDER BY next_fire_at DESC LIMIT :limit;
+
 -- name: next_fire_at
 SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
  WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL;
