@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+BENCH ?= .venv-bench
 APP ?= examples.hello:app
 SEEDS ?= 2000
 
@@ -11,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long check simulate faults bench lock clean
+.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -40,10 +41,17 @@ simulate: $(READY) ## Try 2,000 seeds of the simulation (one of them: make simul
 faults: $(READY) ## Kill real processes and databases, for longer than make test does
 	@$(BIN)/python scripts/test.py --long fault
 
-bench: $(READY) ## Measure throughput and latency on this machine
-	@for file in benchmarks/[a-z]*.py; do \
-		echo "=== $$file"; PYTHONPATH=. $(BIN)/python "$$file" || exit 1; \
-	done
+bench: $(BENCH)/.installed ## Measure Rota beside its peers, three rounds; writes docs/benchmarks.md
+	@$(BENCH)/bin/python benchmarks/run.py
+
+bench-quick: $(BENCH)/.installed ## The same in five minutes: one short round, the main peers
+	@$(BENCH)/bin/python benchmarks/run.py --quick
+
+bench-lock: $(READY) ## Pin the newest versions of the peers in benchmarks/requirements.txt
+	$(PIP) install --quiet uv
+	UV_CUSTOM_COMPILE_COMMAND="make bench-lock" $(BIN)/uv pip compile --quiet --upgrade --universal \
+		--system-certs --python-version 3.11 --extra postgres pyproject.toml \
+		benchmarks/requirements.in --output-file benchmarks/requirements.txt
 
 lock: $(READY) ## Pin the newest versions of all dependencies in requirements-dev.lock
 	$(PIP) install --quiet uv
@@ -66,4 +74,14 @@ $(READY): pyproject.toml requirements-dev.lock
 	@echo "Installing into $(VENV), once; this takes about a minute."
 	$(PIP) install --quiet --requirement requirements-dev.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Peers live in an environment of their own. Without npm the two that need it are left out.
+$(BENCH)/.installed: pyproject.toml benchmarks/requirements.txt benchmarks/peers/node/package-lock.json
+	@$(BENCH)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(BENCH)
+	@echo "Installing what is measured into $(BENCH), once."
+	$(BENCH)/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/requirements.txt
+	$(BENCH)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@npm ci --silent --prefix benchmarks/peers/node || \
+		echo "npm is missing or failed: graphile-worker and pg-boss are left out" >&2
 	@touch $@
