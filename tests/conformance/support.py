@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -212,7 +212,7 @@ def rescue(store: Store, max_lost: int = 3) -> list[Settled]:
 
 def as_claimed(run: Run) -> Claimed:
     """What a worker that had claimed the run would hold."""
-    return Claimed(**{field.name: getattr(run, field.name) for field in fields(Claimed)})
+    return Claimed(**{field: getattr(run, field) for field in Claimed.__struct_fields__})
 
 
 def states(store: Store, ids: Sequence[str]) -> list[str]:

@@ -225,7 +225,7 @@ class Settle(Verb):
 
 
 class SettlePlain(Verb):
-    name = "settle_runs"
+    name = "settle"
     runs: list[Claimed]
 
     def prepare(self) -> None:

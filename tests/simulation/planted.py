@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
+
 from rota.flow.settle import Settler
 from rota.flow.worker import Worker
 from rota.model.duration import parse_duration
@@ -167,6 +169,7 @@ def lease_over_only_after_its_instant(world: World) -> Iterator[None]:
 @plant()
 def settle_without_fence(world: World) -> Iterator[None]:
     reword(world, "settle_runs", "AND state = 'running' AND attempt = :attempt", "")
+    reword(world, "succeed_runs", "AND attempt = 1 AND state = 'running'", "")
     yield
 
 
@@ -193,7 +196,7 @@ def renew_without_fence(world: World) -> Iterator[None]:
 def rescue_that_does_not_count(world: World) -> Iterator[None]:
     def uncounted(run: Claimed, outcome: Outcome, **options: Any) -> Settlement:
         decided = settle(run, outcome, **options)
-        return replace(decided, lost=run.lost) if outcome.kind == "lost" else decided
+        return msgspec.structs.replace(decided, lost=run.lost) if outcome.kind == "lost" else decided
 
     with patch("rota.flow.settle.settle", uncounted):
         yield

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH
 from rota.model.outcome import KINDS, Outcome, settle

@@ -9,11 +9,12 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.errors import Invalid, Unavailable, Unknown
 from rota.model.duration import parse_duration, parse_instant

@@ -10,7 +10,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -97,7 +96,7 @@ class Execution:
             self.finished = True
             free = self.returned
         if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
-            outcome = replace(outcome, reason=None)  # the row has the reason of who asked for it
+            outcome = msgspec.structs.replace(outcome, reason=None)  # the row has the reason of who asked for it
         try:
             self._done(self, outcome)
         finally:

@@ -6,8 +6,9 @@ simulator all ask the same question and get the same answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from rota.errors import Invalid
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH, clip
@@ -23,8 +24,7 @@ KINDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of one attempt, as its executor tells it."""
 
     kind: str
@@ -38,13 +38,12 @@ class Outcome:
         if self.result is not None and not isinstance(self.result, str):
             raise Invalid(f"result {type(self.result).__name__} must be JSON text")
         if self.error is not None:
-            object.__setattr__(self, "error", clip(self.error, ERROR_LENGTH))
+            msgspec.structs.force_setattr(self, "error", clip(self.error, ERROR_LENGTH))
         if self.reason is not None:
-            object.__setattr__(self, "reason", clip(self.reason, REASON_LENGTH))
+            msgspec.structs.force_setattr(self, "reason", clip(self.reason, REASON_LENGTH))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     """What to write when an attempt ends. Fenced by (seq, attempt): a late one changes nothing."""
 
     run: Claimed

@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
+
 from rota.model.duration import micros
 
 # Namespace of ids that come from an occurrence. It must never change: the same occurrence
@@ -39,8 +41,10 @@ def slot_keys(overlap_key: str | None, concurrency_key: str | None) -> tuple[str
     return overlap + concurrency
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRun:
+# Structs, not dataclasses, where one is made for each run that passes: they are made in C.
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run about to be inserted. `delay` or `due_at` (never both) put it into the future."""
 
     id: str
@@ -70,16 +74,14 @@ class NewRun:
         return next(iter(slot_keys(self.overlap_key, self.concurrency_key)), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enqueued:
+class Enqueued(msgspec.Struct, frozen=True):
     """The answer to an enqueue. `created` is false when the key named an earlier run."""
 
     id: str
     created: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """A run in the hands of a worker: what execution and settlement need, nothing more."""
 
     seq: int

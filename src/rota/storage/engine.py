@@ -32,6 +32,12 @@ class Transaction(Protocol):
     def many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         """A statement over many parameter rows (one round trip where the engine can)."""
 
+    def tuples(self, name: str, /, **params: object) -> list[tuple[Any, ...]]:
+        """Every row as a plain tuple, in the order of the statement: the hot path."""
+
+    def columns(self, name: str, /, **columns: Sequence[object]) -> list[tuple[Any, ...]]:
+        """A statement over many parameter rows that are given column by column."""
+
     def text(self, sql: str, params: Mapping[str, object]) -> None:
         """SQL that is not ours: an executor's addition to the settle of its run."""
 
@@ -54,7 +60,12 @@ class Engine(Protocol):
         """Run `work` in one transaction. It may be called again after a rollback."""
 
     def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        """A transaction that is one statement over many rows: the hot path."""
+        """A transaction that is one statement over many rows."""
+
+    def single_columns(
+        self, name: str, statement: str, /, **columns: Sequence[object]
+    ) -> list[tuple[Any, ...]]:
+        """The same, with rows given column by column: the hot path."""
 
     def on_connection(
         self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True
@@ -116,9 +127,29 @@ class Probed:
         self._at(name, "after")
         return answer
 
+    def tuples(self, name: str, /, **params: object) -> list[tuple[Any, ...]]:
+        self._at(name, "before")
+        rows = self._execute_tuples(name, params)
+        self._at(name, "after")
+        return rows
+
+    def columns(self, name: str, /, **columns: Sequence[object]) -> list[tuple[Any, ...]]:
+        self._at(name, "before")
+        rows = self._execute_columns(name, columns)
+        self._at(name, "after")
+        return rows
+
     def _at(self, statement: str, side: str) -> None:
         if self._probe is not None:
             self._probe(f"{self._name}.{statement}.{side}")
+
+    def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        raise NotImplementedError
+
+    def _execute_columns(
+        self, name: str, columns: Mapping[str, Sequence[object]]
+    ) -> list[tuple[Any, ...]]:
+        raise NotImplementedError
 
     def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
         raise NotImplementedError

@@ -44,16 +44,20 @@ def _span(text: str | None) -> timedelta | None:
     return None if text is None else parse_duration(text, "stored duration", zero=True)
 
 
-def _seconds(span: timedelta | None) -> float | None:
+def seconds(span: timedelta | None) -> float | None:
     return None if span is None else span.total_seconds()
 
 
-def claimed(row: Row) -> Claimed:
-    try:
-        row["timeout"] = _span(row["timeout"])
-    except Invalid:  # a corrupt one must not keep the rest of the batch from its worker
-        row["timeout"] = None
-    return Claimed(**row)
+def claimed(row: tuple[Any, ...]) -> Claimed:
+    """The columns of a claimed run stand in the order of the fields."""
+    run = Claimed(*row)
+    if run.timeout is not None:
+        try:
+            timeout = _span(run.timeout)  # type: ignore[arg-type]  # text, until here
+        except Invalid:  # a corrupt one must not keep the rest of the batch from its worker
+            timeout = None
+        run = msgspec.structs.replace(run, timeout=timeout)
+    return run
 
 
 def run(row: Row) -> Run:
@@ -98,7 +102,7 @@ def settlement_row(settlement: Settlement) -> Row:
         "state": settlement.state,
         "terminal": settlement.terminal,
         "delay_seconds": settlement.delay.total_seconds(),
-        "ran_seconds": _seconds(settlement.ran_for),
+        "ran_seconds": seconds(settlement.ran_for),
         "gives_back": settlement.gives_back_slots,
         "failures": settlement.failures,
         "lost": settlement.lost,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 
 def bind(value: object) -> str | None:
@@ -23,9 +24,24 @@ def bind(value: object) -> str | None:
             return _PLAIN[type(value)](value)
 
 
-def array(values: Sequence[object]) -> str:
+def array(values: Sequence[Any]) -> str:
     """An array literal: `{1,NULL,"text"}`."""
-    return "{" + ",".join([_ELEMENT[type(value)](value) for value in values]) + "}"
+    types = set(map(type, values))
+    if len(types) != 1:
+        return "{" + ",".join([_ELEMENT[type(value)](value) for value in values]) + "}"
+    (only,) = types
+    if only is str:
+        return "{" + _texts(values) + "}"
+    return "{" + ",".join(map(_ELEMENT[only], values)) + "}"
+
+
+def _texts(values: Sequence[str]) -> str:
+    """Quoted in one go, if nothing in any of them needs more than quotes around it."""
+    joined = '","'.join(values)
+    plain = "\\" not in joined and "\0" not in joined
+    if plain and joined.count('"') == 2 * (len(values) - 1):
+        return f'"{joined}"'
+    return ",".join(map(_quoted, values))
 
 
 def _storable(text: str) -> str:

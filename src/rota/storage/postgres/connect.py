@@ -25,9 +25,10 @@ _DEFAULTS: dict[str, str | int] = {
     "tcp_user_timeout": 60_000,
 }
 
-# A transaction of ours is short: one that is left open holds locks that others need. Plans are made
-# for each execution: one made while the queue was empty and kept would read every row of the burst
-# that filled it, again and again, until statistics are gathered (claims took seconds).
+# A transaction of ours is short: one that is left open holds locks that others need. Every
+# statement of ours is a walk along an index, and each is planned once, as that: what the statistics
+# of the moment say (none yet, an empty queue, a burst) must not turn a claim into a read of the
+# whole table, and planning it anew would cost as much as running it.
 LOCK_TIMEOUT = "10s"
 _SESSION = f"""
 SET timezone = 'UTC';
@@ -35,7 +36,9 @@ SET default_transaction_isolation = 'read committed';
 SET client_min_messages = warning;
 SET idle_in_transaction_session_timeout = '60s';
 SET lock_timeout = '{LOCK_TIMEOUT}';
-SET plan_cache_mode = force_custom_plan;
+SET plan_cache_mode = force_generic_plan;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
 SET jit = off
 """
 # Behind a transaction pooler a session is shared with strangers; poolers follow this one setting.

@@ -129,19 +129,21 @@ class PostgresEngine:
             return []
         return self._single(name, name, lambda tx: tx._execute_many(name, rows))
 
-    def single_all(self, name: str, statement: str, /, **params: object) -> list[Row]:
+    def single_tuples(self, name: str, statement: str, /, **params: object) -> list[Any]:
         """A transaction that is one statement with plain parameters, in one round trip."""
-        return self._single(name, statement, lambda tx: tx._execute(statement, params))
+        return self._single(name, statement, lambda tx: tx._execute_tuples(statement, params))
+
+    single_columns = single_tuples  # a list is bound as an array
 
     def _single(
-        self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Row]]
-    ) -> list[Row]:
+        self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Any]]
+    ) -> list[Any]:
         # The statement is its own commit: until it is sent nothing has happened.
         self._at(name, "before", statement)
         self._at(name, "after", statement)
         self._at(name, "before")
 
-        def execute() -> list[Row]:
+        def execute() -> list[Any]:
             with self._pool.lend() as connection:
                 try:
                     return work(self._transaction(name, connection))

@@ -316,7 +316,7 @@ RETURNING seq;
 UPDATE {prefix}runs AS r SET lease_until = {now} + make_interval(secs => a.lease_seconds)
   FROM unnest(:seq::bigint[], :attempt::integer[], :lease_seconds::float8[])
        AS a(seq, attempt, lease_seconds)
- WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
+ WHERE r.seq = a.seq AND r.state || '' = 'running' AND r.attempt = a.attempt
 RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at;
 
 -- name: cancel_requests
@@ -334,6 +334,22 @@ SELECT * FROM unnest(:run_seq::bigint[], :attempt::integer[], :at::timestamptz[]
                      :text::text[]);
 
 ------------------------------------------------------------------------------------- settle
+
+-- name: succeed_runs
+-- settle_runs for what most runs do: succeed at the first attempt and hold no slot. The state is
+-- compared as an expression in both, so that the way to a row is always its seq: the index of
+-- running rows, full of dead entries under load, must not tempt the planner.
+WITH t AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {prefix}runs AS r
+   SET state = 'succeeded', finished_at = t.now, result = a.result, error = NULL,
+       started_at = coalesce(t.now - make_interval(secs => a.ran_seconds), r.started_at),
+       reason = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.pause_requested_at IS NOT NULL
+                     THEN r.reason END,
+       pause_requested_at = NULL, lease_until = NULL
+  FROM t, unnest(:seq::bigint[], :ran_seconds::float8[], :result::json[])
+          AS a(seq, ran_seconds, result)
+ WHERE r.seq = a.seq AND r.attempt = 1 AND r.state || '' = 'running'
+RETURNING r.seq, r.state;
 
 -- name: settle_runs
 -- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.
@@ -360,7 +376,7 @@ UPDATE {prefix}runs AS r
                  :result::json[], :expired_only::boolean[])
           AS a(seq, attempt, state, terminal, delay_seconds, ran_seconds, gives_back, failures,
                lost, error, reason, result, expired_only)
- WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
+ WHERE r.seq = a.seq AND r.state || '' = 'running' AND r.attempt = a.attempt
    AND (NOT a.expired_only OR r.lease_until <= t.now)
 RETURNING r.seq, r.state, r.worker_id, r.started_at;
 

@@ -31,7 +31,7 @@ class PostgresStore(Store):
         lease: timedelta,
     ) -> list[Claimed]:
         """One statement: what was picked but not claimed would otherwise stay locked meanwhile."""
-        found = self.engine.single_all(
+        found = self.engine.single_tuples(
             "claim",
             "claim_runs",
             worker_id=worker_id,

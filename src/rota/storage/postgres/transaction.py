@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.pq import Format
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 
 from rota.storage.engine import Probed, Row
 from rota.storage.postgres.bind import array, bind
@@ -48,6 +48,15 @@ class PostgresTransaction(Probed):
         return self._rows(
             statement, {key: array([row[key] for row in rows]) for key in statement.names}
         )
+
+    def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        self.cursor.row_factory = tuple_row  # type: ignore[assignment]
+        try:
+            return self._execute(name, params)  # type: ignore[return-value]
+        finally:
+            self.cursor.row_factory = dict_row
+
+    _execute_columns = _execute_tuples  # a list is bound as an array
 
     def _rows(self, statement: Statement, bound: dict[str, str | None]) -> list[Row]:
         bound["now"] = self.now

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from rota.model.run import Claimed
 from rota.storage import rows
-from rota.storage.engine import Row, Transaction
+from rota.storage.engine import Transaction
 from rota.storage.scripts.base import Script
 
 
@@ -45,7 +46,7 @@ class ClaimScript(Script):
         `queues` empty means all of them; `jobs` are the names this worker knows.
         """
 
-        def work(tx: Transaction) -> list[Row]:
+        def work(tx: Transaction) -> list[tuple[Any, ...]]:
             return self._claim(tx, worker_id, queues, jobs, limit, lease.total_seconds())
 
         return [rows.claimed(row) for row in self.engine.write("claim", work)]
@@ -58,18 +59,20 @@ class ClaimScript(Script):
         jobs: Sequence[str],
         limit: int,
         lease_seconds: float,
-    ) -> list[Row]:
-        picked: list[Row] = []
-        for queue in tx.all("open_queues", queues=list(queues)):
-            picked += tx.all("pick_runs", queue=queue["name"], jobs=list(jobs), limit=limit)
-        picked.sort(key=lambda row: (-row["priority"], row["due_at"], row["seq"]))
-        return tx.many(
-            "claim_runs",
-            [
-                {"seq": row["seq"], "worker_id": worker_id, "lease_seconds": lease_seconds}
-                for row in picked[:limit]
-            ],
+    ) -> list[tuple[Any, ...]]:
+        """In order. Nobody else writes meanwhile: what was picked is there to be claimed."""
+        picked: list[tuple[int, Any, int]] = []
+        for (queue,) in tx.tuples("open_queues", queues=list(queues)):
+            picked += tx.tuples("pick_runs", queue=queue, jobs=list(jobs), limit=limit)
+        picked.sort()
+        seqs = [seq for _, _, seq in picked[:limit]]
+        if not seqs:
+            return []
+        made = tx.tuples(
+            "claim_runs", seqs=seqs, worker_id=worker_id, lease_seconds=lease_seconds
         )
+        places = {seq: place for place, seq in enumerate(seqs)}
+        return sorted(made, key=lambda row: places[row[0]])
 
     def let_go_unknown(self, worker_id: str, known: Collection[int]) -> int:
         """Give back runs that a claim with a lost answer made ours."""

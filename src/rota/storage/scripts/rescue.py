@@ -18,7 +18,7 @@ class RescueScript(AdmitScript):
     def expired_runs(self, limit: int, without: Collection[int] = ()) -> list[Claimed]:
         """Runs whose lease has run out. Settling them as lost checks the lease again."""
         found = self.engine.read(
-            lambda tx: tx.all("expired_runs", limit=limit, without=list(without))
+            lambda tx: tx.tuples("expired_runs", limit=limit, without=list(without))
         )
         return [rows.claimed(row) for row in found]
 

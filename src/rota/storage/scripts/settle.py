@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from rota.errors import Invalid
 from rota.model.duration import parse_duration
@@ -22,8 +23,7 @@ from rota.storage.scripts.react import ReactScript
 OnTerminated = Callable[[Run], Sequence[tuple[str, dict[str, Any]]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """What the row says now. A settlement that is not answered was fenced out."""
 
     seq: int
@@ -36,13 +36,28 @@ class SettleScript(AdmitScript, ReactScript):
     ) -> list[Settled]:
         """Write the outcomes of attempts that still hold their lease."""
         settlements = _latest(settlements)
-        if on_terminated is None and all(one.is_plain for one in settlements):
-            done = self.engine.single("settle_runs", [rows.settlement_row(s) for s in settlements])
-        else:
-            done = self.engine.write(
-                "settle", lambda tx: self._settle(tx, settlements, on_terminated)
+        plain = [one for one in settlements if one.is_plain and on_terminated is None]
+        others = [one for one in settlements if not one.is_plain or on_terminated is not None]
+        done: list[Settled] = []
+        if plain:
+            done = self._succeed(plain)
+        if others:
+            written = self.engine.write(
+                "settle", lambda tx: self._settle(tx, others, on_terminated)
             )
-        return [Settled(row["seq"], row["state"]) for row in done]
+            done += [Settled(row["seq"], row["state"]) for row in written]
+        return done
+
+    def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
+        """The hot path: one statement is the whole transaction."""
+        answers = self.engine.single_columns(
+            "settle",
+            "succeed_runs",
+            seq=[one.run.seq for one in plain],
+            ran_seconds=[rows.seconds(one.ran_for) for one in plain],
+            result=[one.outcome.result for one in plain],
+        )
+        return [Settled(seq, state) for seq, state in answers]
 
     def _settle(
         self,

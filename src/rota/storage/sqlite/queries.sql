@@ -177,7 +177,7 @@ SELECT name FROM {prefix}queues
    AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on');
 
 -- name: pick_runs
-SELECT seq, priority, due_at FROM {prefix}runs
+SELECT -priority AS place, due_at, seq FROM {prefix}runs
  WHERE state = 'queued' AND queue = :queue AND job IN (SELECT value FROM json_each(:jobs))
  ORDER BY priority DESC, due_at, seq LIMIT :limit;
 
@@ -185,7 +185,7 @@ SELECT seq, priority, due_at FROM {prefix}runs
 UPDATE {prefix}runs
    SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = {now},
        started_at = {now}, lease_until = {now} + CAST(:lease_seconds * 1000000 AS INTEGER)
- WHERE seq = :seq AND state = 'queued'
+ WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'queued'
 RETURNING seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
           overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
           cancel_requested_at, correlation_id, trace;
@@ -219,6 +219,19 @@ INSERT INTO {prefix}logs (run_seq, attempt, at, level, text)
 VALUES (:run_seq, :attempt, :at, :level, :text);
 
 ------------------------------------------------------------------------------------- settle
+
+-- name: succeed_runs
+-- settle_runs for what most runs do: succeed at the first attempt and hold no slot.
+UPDATE {prefix}runs
+   SET state = 'succeeded', finished_at = {now}, result = a.result, error = NULL,
+       started_at = coalesce({now} - CAST(a.ran_seconds * 1000000 AS INTEGER), started_at),
+       reason = CASE WHEN cancel_requested_at IS NOT NULL OR pause_requested_at IS NOT NULL
+                     THEN reason END,
+       pause_requested_at = NULL, lease_until = NULL
+  FROM (SELECT value ->> 0 AS seq, value ->> 1 AS ran_seconds, value ->> 2 AS result
+          FROM json_each(:rows)) AS a
+ WHERE {prefix}runs.seq = a.seq AND attempt = 1 AND state = 'running'
+RETURNING {prefix}runs.seq, state;
 
 -- name: settle_runs
 -- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from rota.model.duration import EPOCH, micros
 from rota.storage.engine import Probed, Row
@@ -15,6 +16,9 @@ from rota.storage.rows import is_instant
 
 if TYPE_CHECKING:
     from rota.storage.sqlite.engine import SqliteEngine
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class SqliteTransaction(Probed):
@@ -37,23 +41,39 @@ class SqliteTransaction(Probed):
             answer += self._rows(self.cursor.execute(sql, bound))
         return answer
 
+    def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        bound = {key: _bind(value) for key, value in params.items()}
+        bound["now"] = self.now
+        return self._tuples(self.cursor.execute(self.engine.statements[name], bound))[1]
+
+    def _execute_columns(
+        self, name: str, columns: Mapping[str, Sequence[object]]
+    ) -> list[tuple[Any, ...]]:
+        """One statement over `json_each(:rows)`, each row an array."""
+        plain = [
+            [None if value is None else micros(value) for value in values]  # type: ignore[arg-type]
+            if is_instant(column)
+            else values
+            for column, values in columns.items()
+        ]
+        bound = {"rows": _json(list(zip(*plain, strict=True))), "now": self.now}
+        return self._tuples(self.cursor.execute(self.engine.statements[name], bound))[1]
+
     def _rows(self, cursor: sqlite3.Cursor) -> list[Row]:
+        names, found = self._tuples(cursor)
+        return [dict(zip(names, values, strict=True)) for values in found]
+
+    def _tuples(self, cursor: sqlite3.Cursor) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Column names, and rows with their instants made."""
         if cursor.description is None:
-            return []
+            return (), []
         names = tuple(column[0] for column in cursor.description)
         instants = self.engine._shapes.get(names)
         if instants is None:
             instants = tuple(n for n, name in enumerate(names) if is_instant(name))
             self.engine._shapes[names] = instants
-        found = []
-        for values in cursor.fetchall():
-            if instants:
-                values = list(values)
-                for place in instants:
-                    if values[place] is not None:
-                        values[place] = EPOCH + timedelta(microseconds=values[place])
-            found.append(dict(zip(names, values, strict=True)))
-        return found
+        found = cursor.fetchall()
+        return names, [_timed(values, instants) for values in found] if instants else found
 
     def text(self, sql: str, params: Mapping[str, object]) -> None:
         self.connection.execute(sql, {key: _bind(value) for key, value in params.items()})
@@ -86,6 +106,19 @@ def _bind(value: object) -> Any:
         case datetime():
             return micros(value)
         case list() | tuple():
-            return json.dumps(value)
+            return _json(value)
         case _:
             return value
+
+
+def _json(value: object) -> str:
+    return _encode(value).decode()
+
+
+def _timed(values: tuple[Any, ...], instants: tuple[int, ...]) -> tuple[Any, ...]:
+    """The row with datetimes at these places, where there is one."""
+    timed = list(values)
+    for place in instants:
+        if timed[place] is not None:
+            timed[place] = EPOCH + timedelta(microseconds=timed[place])
+    return tuple(timed)
