@@ -1,4 +1,4 @@
-"""A store of each engine that processes can share."""
+"""A store of each engine that processes can share, and a bench for campaigns."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from rota.storage.store import Store, open_store
+from tests.fault.bench import Bench
+from tests.fault.zygote import Zygote
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -22,3 +24,26 @@ def store(database: str) -> Iterator[Store]:
     opened.migrate()
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """A warmed parent for processes under test; one for all tests."""
+    with Zygote(tmp_path_factory.mktemp("zygote") / "output.log") as opened:
+        yield opened
+
+
+@pytest.fixture
+def sqlite_bench(zygote: Zygote, tmp_path: Path) -> Bench:
+    return Bench(zygote, tmp_path, None)
+
+
+@pytest.fixture
+def postgres_bench(zygote: Zygote, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
+    return Bench(zygote, tmp_path, request.getfixturevalue("postgres_server"))
+
+
+@pytest.fixture
+def durable_bench(zygote: Zygote, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
+    """With a PostgreSQL that may be crashed."""
+    return Bench(zygote, tmp_path, request.getfixturevalue("postgres_cluster"))

@@ -1,0 +1,89 @@
+"""Where parts are run: a zygote, a place for databases, and an archive for what fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.fault.campaign import Campaign, Failed, Verdict
+from tests.fault.checker import SHOWN
+from tests.fault.parts import PARTS
+from tests.fault.zygote import Zygote
+from tests.support.postgres import Cluster, Server
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHIVES = Path(os.environ.get("ROTA_TEST_ARCHIVES", ROOT / "build" / "faults"))
+
+
+class Bench:
+    def __init__(self, zygote: Zygote, folder: Path, server: Server | None) -> None:
+        self.zygote, self.folder, self.server = zygote, folder, server
+        self.numbers = 0
+
+    @contextmanager
+    def campaign(
+        self,
+        engine: str,
+        *,
+        seed: int,
+        lease: float = 2.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> Iterator[Campaign]:
+        """A campaign in an empty database."""
+        self.numbers += 1
+        folder = self.folder / f"{engine}-{seed}-{self.numbers}"
+        folder.mkdir(parents=True)
+        with (
+            self.database(engine, folder) as url,
+            Campaign(
+                self.zygote, url, folder, seed=seed, lease=lease, environment=environment
+            ) as campaign,
+        ):
+            yield campaign
+
+    @contextmanager
+    def database(self, engine: str, folder: Path) -> Iterator[str]:
+        if engine == "sqlite":
+            yield f"sqlite:///{folder / 'rota.db'}"
+        else:
+            assert self.server is not None
+            with self.server.database() as url:
+                yield url
+
+    def run(
+        self,
+        name: str,
+        engine: str,
+        *,
+        seed: int,
+        times: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> Verdict:
+        """One part. A broken promise is archived, and the error says how to try it again."""
+        part = PARTS[name]
+        server = self.server if isinstance(self.server, Cluster) else None
+        with self.campaign(
+            engine, seed=seed, lease=part.lease, environment=environment
+        ) as campaign:
+            try:
+                verdict = part.run(campaign, times, server)
+            except BaseException as fault:
+                if not isinstance(fault, Exception):
+                    raise
+                raise Failed(self.explain(campaign, name, engine, times, [repr(fault)])) from fault
+            if verdict.violations:
+                raise Failed(self.explain(campaign, name, engine, times, verdict.violations))
+        shutil.rmtree(campaign.folder)
+        return verdict
+
+    def explain(
+        self, campaign: Campaign, name: str, engine: str, times: int, broken: list[str]
+    ) -> str:
+        archive = campaign.archive(ARCHIVES / f"{name}-{engine}-{campaign.seed}.tar.gz")
+        replay = f"python scripts/faults.py --part {name} --engine {engine} "
+        replay += f"--seed {campaign.seed} --times {times}"
+        shown = "\n".join(broken[:SHOWN])
+        return f"{len(broken)} violations, such as\n{shown}\nkept: {archive}\nagain: {replay}"

@@ -1,0 +1,294 @@
+"""One history from beginning to end: processes under load, faults, rest, and a verdict.
+
+    with Campaign(zygote, database, folder, seed=17) as campaign:
+        campaign.start(3)
+        ...                       # kill, freeze and cut what you like
+        campaign.finish()         # rest, and the judgement
+
+The seed decides what the clients ask for, whom faults meet and when. Real processes are not
+repeatable to the microsecond: a seed that failed is tried again, its archive is what happened.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import tarfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from tests.fault.checker import check
+from tests.fault.history import NOTES, History, count, micros, read_rows
+from tests.fault.notes import Notebook, read_notes
+from tests.fault.serve import MAX_LOST, NOT_NOW
+from tests.fault.zygote import Child, Zygote
+
+LOOK_SECONDS = 0.03
+REST_SECONDS = 60.0
+UNDER_WAY = (
+    "SELECT count(*) FROM {prefix}runs WHERE state NOT IN ('succeeded', 'dead', 'cancelled')"
+)
+
+
+@dataclass
+class Verdict:
+    """What one campaign did and found."""
+
+    counts: dict[str, int]
+    violations: list[str] = field(default_factory=list)
+    archive: Path | None = None
+
+
+class Failed(AssertionError):
+    """A broken promise, with the place where everything about it is kept."""
+
+
+class Campaign:
+    def __init__(
+        self,
+        zygote: Zygote,
+        database: str,
+        folder: Path,
+        *,
+        seed: int,
+        lease: float = 2.0,
+        environment: Mapping[str, str] | None = None,
+        observed: str | None = None,
+        **told: Any,
+    ) -> None:
+        self.zygote, self.database, self.folder, self.seed = zygote, database, folder, seed
+        self.lease, self.environment, self.told = lease, dict(environment or {}), told
+        self.observed = observed or database  # a way to the rows that faults leave alone
+        self.luck = random.Random(seed)
+        self.counts: dict[str, int] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        self.notes = folder / NOTES
+        self.notebook = Notebook(self.notes, "campaign")
+        self.children: dict[int, Child] = {}
+        self.born = 0
+        self.observer = Observer(self.observed, self.notebook)
+
+    def __enter__(self) -> Self:
+        self.observer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self.observer.stop()
+        for child in self.children.values():
+            child.signal(signal.SIGKILL)
+        for child in self.children.values():
+            with suppress(AssertionError):
+                child.wait()
+
+    # Processes
+
+    def start(self, processes: int, **told: Any) -> None:
+        for place in range(processes):
+            self.start_at(place, **told)
+
+    def start_at(
+        self, place: int, environment: Mapping[str, str] | None = None, **told: Any
+    ) -> Child:
+        """A process in this place, whose last one has ended."""
+        self.born += 1
+        name = f"p{place}.{self.born}"
+        child = self.zygote.fork(
+            name,
+            "tests.fault.serve:serve",
+            environment={**self.environment, **(environment or {})},
+            **{
+                "database": self.database,
+                "notes": str(self.notes),
+                "name": name,
+                "seed": self.seed * 1_000_003 + self.born,
+                "lease": f"{self.lease}s",
+                **self.told,
+                **told,
+            },
+        )
+        self.children[place] = child
+        return child
+
+    def kill(self, place: int) -> None:
+        """SIGKILL, wherever it is."""
+        child = self.children[place]
+        child.kill()
+        assert child.code in (-signal.SIGKILL, NOT_NOW), f"{child.name} ended with {child.code}"
+        self.notebook.write("killed", process=child.name)
+        self.tally("SIGKILL")
+
+    def revive(self) -> None:
+        """Start again those that found no database, as a supervisor does."""
+        for place, child in list(self.children.items()):
+            if not child.alive:
+                assert child.code == NOT_NOW, f"{child.name} ended with {child.code}"
+                self.start_at(place)
+
+    def freeze(self, place: int) -> Child:
+        child = self.children[place]
+        child.signal(signal.SIGSTOP)
+        self.notebook.write("frozen", process=child.name)
+        return child
+
+    def thaw(self, child: Child) -> None:
+        child.signal(signal.SIGCONT)
+        self.notebook.write("thawed", process=child.name)
+
+    def tally(self, fault: str, times: int = 1) -> None:
+        self.counts[fault] = self.counts.get(fault, 0) + times
+
+    def pass_time(self, shortest: float, longest: float) -> None:
+        """Let the load go on for a while: what a fault meets is chance."""
+        threading.Event().wait(self.luck.uniform(shortest, longest))
+
+    # Looking
+
+    def wait_note(
+        self, what: str, seconds: float = REST_SECONDS, **facts: object
+    ) -> dict[str, Any]:
+        """The first note like this."""
+        found: dict[str, Any] = {}
+
+        def look() -> bool:
+            for note in read_notes(self.notes):
+                if note["what"] == what and all(note.get(k) == v for k, v in facts.items()):
+                    found.update(note)
+                    return True
+            return False
+
+        until(look, f"a note {what} {facts}", seconds)
+        return found
+
+    def query(self, sql: str) -> Any:
+        """The first value of a query from outside; the prefix of tables is {prefix}."""
+        return query(self.observed, sql)
+
+    # The end
+
+    def finish(self, *, stop: bool = True) -> Verdict:
+        """Stop all, let two workers end what is left, and judge. Raises Failed."""
+        if stop:
+            self.stop_all()
+        self.drain()
+        self.observer.stop()
+        history = History(
+            notes=list(read_notes(self.notes)),
+            rows=read_rows(self.observed),
+            lease=self.lease,
+            max_lost=MAX_LOST,
+        )
+        violations = [str(one) for one in check(history)]
+        counts = {
+            **self.counts,
+            "runs": len(history.runs),
+            "attempts": count(history.notes, "start"),
+            "acknowledged": count(history.notes, "acked"),
+            "occurrences": len(history.rows["occurrences"]),
+        }
+        return Verdict(counts=counts, violations=violations)
+
+    def stop_all(self) -> None:
+        """SIGTERM to all, and each of them ends in order."""
+        for child in self.children.values():
+            child.signal(signal.SIGCONT)
+            child.signal(signal.SIGTERM)
+        for child in self.children.values():
+            code = child.wait()
+            assert code in (0, NOT_NOW), f"{child.name} was stopped and ended with {code}"
+        self.children.clear()
+
+    def drain(self) -> None:
+        """Nothing new is fired or asked for; what there is ends."""
+        self.start(2, parts=["worker"], client=False)
+        until(lambda: self.query(UNDER_WAY) == 0, "every run has ended", REST_SECONDS)
+        self.stop_all()
+
+    def archive(self, target: Path) -> Path:
+        """Seed, notes, rows and what the processes printed, in one file."""
+        with suppress(Exception):  # also of a campaign that did not come to its end
+            History(
+                notes=list(read_notes(self.notes)),
+                rows=read_rows(self.observed),
+                lease=self.lease,
+                max_lost=MAX_LOST,
+            ).save(self.folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(target, "w:gz") as tar:
+            for file in sorted(self.folder.iterdir()):
+                if file.is_file():
+                    tar.add(file, arcname=file.name)
+        return target
+
+
+class Observer:
+    """Watches cursors from outside, a few times a second, and writes down each change."""
+
+    def __init__(self, database: str, notebook: Notebook) -> None:
+        self.database, self.notebook = database, notebook
+        self._seen: dict[str, int | None] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            with suppress(sqlite3.Error, psycopg.Error):  # away, or not made yet
+                connection, prefix = connect(self.database)
+                try:
+                    while not self._stopping.wait(LOOK_SECONDS):
+                        self._look(connection, prefix)
+                finally:
+                    connection.close()
+            self._stopping.wait(LOOK_SECONDS)
+
+    def _look(self, connection: Any, prefix: str) -> None:
+        found = connection.execute(f"SELECT name, next_fire_at FROM {prefix}schedules").fetchall()
+        for name, moment in found:
+            cursor = moment if moment is None or isinstance(moment, int) else micros(moment)
+            if self._seen.get(name) != cursor:
+                self._seen[name] = cursor
+                self.notebook.write("cursor", schedule=name, cursor=cursor)
+
+
+def connect(database: str) -> tuple[Any, str]:
+    """A connection in autocommit, and how our tables are called there."""
+    if database.startswith("sqlite"):
+        path = database.removeprefix("sqlite:///")
+        # Read only: an observer must not make the file.
+        return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None), "_rota_"
+    return psycopg.connect(database, autocommit=True, connect_timeout=2), "rota_data."
+
+
+def query(database: str, sql: str) -> Any:
+    connection, prefix = connect(database)
+    try:
+        return connection.execute(sql.format(prefix=prefix)).fetchone()[0]
+    finally:
+        connection.close()
+
+
+def until(reached: Callable[[], bool], what: str, seconds: float) -> None:
+    """Look until it is so. Bounded: what does not come is a failure that names it."""
+    pause = threading.Event()
+    for _ in range(int(seconds / LOOK_SECONDS)):
+        with suppress(sqlite3.OperationalError, psycopg.OperationalError):
+            if reached():
+                return
+        pause.wait(LOOK_SECONDS)
+    raise AssertionError(f"{seconds:.0f} s have passed, and not: {what}")

@@ -1,0 +1,121 @@
+"""What a campaign leaves to be judged: the notes of all processes, and the rows at the end.
+
+The rows are read with the driver alone, not through Rota. Instants are microseconds since 1970.
+Both are kept as JSON, so that a history can be archived and judged again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
+
+from tests.fault.notes import Note, read_notes
+
+Row = dict[str, Any]
+Rows = Mapping[str, list[Row]]
+
+TABLES = ("runs", "attempts", "schedules", "occurrences", "slots", "run_keys")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOTES, ROWS = "notes.jsonl", "rows.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """`lease` and `max_lost` are what the processes were told."""
+
+    notes: list[Note]
+    rows: Rows
+    lease: float
+    max_lost: int
+    runs: dict[str, Row] = field(init=False)
+    attempts: dict[tuple[str, int], Row] = field(init=False)
+
+    def __post_init__(self) -> None:
+        runs = {row["id"]: row for row in self.rows["runs"]}
+        ids = {row["seq"]: row["id"] for row in self.rows["runs"]}
+        object.__setattr__(self, "runs", runs)
+        object.__setattr__(
+            self,
+            "attempts",
+            {
+                (ids[row["run_seq"]], row["number"]): row
+                for row in self.rows["attempts"]
+                if row["run_seq"] in ids
+            },
+        )
+
+    def noted(self, *what: str) -> list[Note]:
+        return [note for note in self.notes if note["what"] in what]
+
+    def by_attempt(self, *what: str) -> dict[tuple[str, int], list[Note]]:
+        found = defaultdict(list)
+        for note in self.noted(*what):
+            found[note["run"], note["attempt"]].append(note)
+        return dict(found)
+
+    def save(self, folder: Path) -> None:
+        with (folder / NOTES).open("w") as file:
+            file.writelines(json.dumps(note) + "\n" for note in self.notes)
+        told = {"lease": self.lease, "max_lost": self.max_lost, "rows": dict(self.rows)}
+        (folder / ROWS).write_text(json.dumps(told))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        return cls(
+            notes=list(read_notes(folder / NOTES)), **json.loads((folder / ROWS).read_text())
+        )
+
+
+def read_rows(database: str) -> dict[str, list[Row]]:
+    """Everything that the checker looks at, in one snapshot."""
+    if database.startswith("sqlite"):
+        path = database.removeprefix("sqlite:///")
+        connection: Any = sqlite3.connect(path, isolation_level=None)
+        connection.row_factory = sqlite3.Row
+        connection.execute("BEGIN")
+        prefix = "_rota_"
+    else:
+        connection = psycopg.connect(database, row_factory=dict_row)
+        set_json_loads(bytes.decode, connection)  # JSON is text, as it is on SQLite
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        prefix = "rota_data."
+    try:
+        return {
+            table: [plain(row) for row in connection.execute(f"SELECT * FROM {prefix}{table}")]
+            for table in TABLES
+        }
+    finally:
+        connection.close()
+
+
+def plain(row: Mapping[str, Any]) -> Row:
+    return {name: _plain(row[name]) for name in row.keys()}  # noqa: SIM118 (sqlite3.Row)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return micros(value)
+        case UUID():
+            return str(value)
+        case _:
+            return value
+
+
+def micros(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def count(notes: Iterable[Note], what: str) -> int:
+    return sum(note["what"] == what for note in notes)

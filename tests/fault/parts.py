@@ -1,0 +1,151 @@
+"""The parts of the campaign: each brings one kind of fault over processes under load.
+
+A part is a function of a campaign that has not begun, a number of faults, and the server.
+`make test` runs each of them briefly, `make faults` for long; both judge with the same checker.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+from tests.fault.campaign import Campaign, Verdict
+from tests.fault.zygote import Child
+from tests.support.postgres import Cluster
+
+PROCESSES = 3
+REACH_SECONDS = 15.0
+TRIES = 3
+# What is reached only in a process that something else happens to as well.
+HINTS: Mapping[str, Mapping[str, str]] = {
+    "claim.let_go_unknown": {"ROTA_FAIL_AT": "claim.commit.before:1"},
+}
+AT_THE_END = ("forget_worker",)
+AT_THE_BEGINNING = ("migrate", "put_jobs", "put_schedule", "insert_queues")
+
+
+def kills(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+    """SIGKILL of any process at any moment, also while it starts."""
+    begin(campaign)
+    for _ in range(times):
+        place = campaign.luck.randrange(PROCESSES)
+        campaign.kill(place)
+        campaign.start_at(place)
+        campaign.pass_time(0.0, 0.35)
+    return campaign.finish()
+
+
+def zombies(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+    """SIGSTOP for longer than a lease, then SIGCONT: whoever wakes finds that others went on."""
+    begin(campaign)
+    woken = 0
+    while woken < times:
+        asleep = campaign.luck.sample(range(PROCESSES), min(PROCESSES - 1, times - woken))
+        frozen = [campaign.freeze(place) for place in asleep]
+        campaign.pass_time(1.1 * campaign.lease, 2.2 * campaign.lease)
+        for child in frozen:
+            campaign.thaw(child)
+        woken += len(frozen)
+        campaign.tally("zombie", len(frozen))
+        campaign.pass_time(0.1, 0.5)
+    return campaign.finish()
+
+
+def server_crashes(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+    """PostgreSQL ends at once, without a checkpoint, and comes back after a while."""
+    assert server is not None
+    begin(campaign)
+    for _ in range(times):
+        server.stop(immediate=True)
+        campaign.tally("PostgreSQL crash")
+        campaign.pass_time(0.0, 0.5)
+        server.start()
+        campaign.pass_time(0.5, 1.5)
+        campaign.revive()
+    return campaign.finish()
+
+
+def begin(campaign: Campaign) -> None:
+    campaign.start(PROCESSES)
+    campaign.wait_note("up")
+    campaign.pass_time(0.2, 0.5)
+
+
+# Crash points
+
+
+def crash_points(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+    """A process dies at each point that processes under this load come to, `times` times."""
+    record = campaign.folder / "points.txt"
+    campaign.environment["ROTA_TEST_POINTS"] = str(record)
+    campaign.start(1)  # goes on through all of it
+    campaign.wait_note("up")
+    tried: Counter[str] = Counter()
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        while waiting := [one for one in points_met(record) if tried[one] < times]:
+            places = cycle(range(1, PROCESSES + 1))
+            lines = defaultdict(list)
+            for point in waiting:
+                lines[next(places)].append(point)
+            for done in [
+                pool.submit(die_at_each, campaign, place, line) for place, line in lines.items()
+            ]:
+                done.result()
+            tried.update(waiting)
+    return campaign.finish()
+
+
+def die_at_each(campaign: Campaign, place: int, points: list[str]) -> None:
+    for point in points:
+        for left in reversed(range(TRIES)):
+            child = die_at(campaign, place, point)
+            if child.ended.wait(REACH_SECONDS):
+                break
+            assert left, f"nobody came to {point}"
+            campaign.kill(place)
+        assert child.code == -signal.SIGKILL, f"{child.name} ended with {child.code} before {point}"
+        del campaign.children[place]
+        campaign.tally("crash point")
+
+
+def points_met(record: Path) -> list[str]:
+    """Every point of a process's everyday life that any process has come to so far."""
+    found = set(record.read_text().split())
+    found |= {f"{hint}.{side}" for hint in HINTS for side in ("before", "after")}
+    return sorted(point for point in found if point.partition(".")[0] not in AT_THE_BEGINNING)
+
+
+def die_at(campaign: Campaign, place: int, point: str) -> Child:
+    hint = HINTS.get(point.rpartition(".")[0], {})
+    told = {"ROTA_CRASH_AT": f"{point}:1", "ROTA_TEST_PAUSE": "0.02", **hint}
+    child = campaign.start_at(place, environment=told)
+    if point.partition(".")[0] in AT_THE_END:
+        campaign.wait_note("up", by=child.name)
+        child.signal(signal.SIGTERM)
+    return child
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """`fault` names what is counted; `durable` needs a PostgreSQL of its own, with fsync."""
+
+    run: Callable[[Campaign, int, Cluster | None], Verdict]
+    fault: str
+    engines: tuple[str, ...] = ("sqlite", "postgres")
+    lease: float = 2.0
+    durable: bool = False
+
+
+PARTS = {
+    "kills": Part(run=kills, fault="SIGKILL"),
+    "zombies": Part(run=zombies, fault="zombie", lease=1.0),
+    "crash-points": Part(run=crash_points, fault="crash point"),
+    "server-crashes": Part(
+        run=server_crashes, fault="PostgreSQL crash", engines=("postgres",), durable=True
+    ),
+}

@@ -1,0 +1,159 @@
+"""The process under test: a scheduler, a worker and a client, with every kind of run there is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import threading
+from collections.abc import Sequence
+
+import rota
+from rota.flow import rescue
+from rota.flow.events import NAMES, RunEvent
+from rota.flow.prune import Prune
+from rota.storage.store import open_store
+from tests.fault.client import Client
+from tests.fault.notes import Notebook
+from tests.fault.points import probe_from_environment, scripts_have_points
+from tests.fault.weaken import weaken
+
+MAX_LOST = 1_000  # a kill costs a run nothing here, so that only failures make it dead
+NOT_NOW = 75  # exit code of a process that found no database; whoever supervises starts it again
+OVERLAPS = ("queue", "wait", "skip", "allow")
+# What is done once or twice a minute is done each second here.
+rescue.SWEEP_EVERY = 1
+Prune.__init__.__kwdefaults__["interval"] = 0.5
+
+
+def serve(
+    *,
+    database: str,
+    notes: str,
+    name: str,
+    seed: int,
+    parts: Sequence[str] = ("scheduler", "worker"),
+    client: bool = True,
+    lease: str = "2s",
+    slots: int = 8,
+) -> int:
+    """Run until SIGTERM, or whatever else ends it."""
+    notebook = Notebook(notes, name)
+    os.environ["ROTA_TEST_DATABASE"] = database
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
+    with weaken(os.environ.get("ROTA_TEST_WEAKEN")), scripts_have_points():
+        try:
+            store = open_store(
+                database, pool_size=slots + 8, probe=probe_from_environment(notebook)
+            )
+            store.migrate()
+            app = make_app(database, notebook, storage=store, lease=lease, slots=slots)
+            app.start(parts)
+        except rota.Unavailable as fault:
+            notebook.write("no database", error=str(fault))
+            return NOT_NOW
+        notebook.write("up", pid=os.getpid())
+        asking = Client(app, notebook, random.Random(seed)) if client else None
+        if asking is not None:
+            asking.start()
+        stopping.wait()
+        if asking is not None:
+            asking.stop()
+        app.stop()
+    notebook.write("down")
+    return 0
+
+
+def begin(*, database: str, notes: str, name: str) -> int:
+    """Make the store and save jobs and schedules: what happens once in the life of a store."""
+    notebook = Notebook(notes, name)
+    with scripts_have_points():
+        store = open_store(database, probe=probe_from_environment(notebook))
+        store.migrate()
+        store.check_schema()
+        app = make_app(database, notebook, storage=store)
+        app.load()
+        app.close()
+    return 0
+
+
+def make_app(database: str, notebook: Notebook, **settings: object) -> rota.Rota:
+    """Jobs that write down when they start and end, and schedules of all policies."""
+    app = rota.Rota(
+        database,
+        max_lost=MAX_LOST,
+        grace="5s",
+        # Only what was cancelled is pruned: of all other runs every row must be there at the end.
+        retention={"cancelled": "1s"},
+        keep_last=0,
+        scheduler={"pace": "1s"},
+        **settings,
+    )
+
+    def perform(ctx: rota.Context, seconds: float, key: str | None = None) -> str:
+        about = {"run": ctx.run_id, "attempt": ctx.attempt, "pid": os.getpid(), "key": key}
+        notebook.write("start", **about)
+        ctx.wait(seconds)
+        notebook.write("end", **about)
+        return token(notebook.by, ctx.attempt)
+
+    @app.job()
+    def plain(ctx: rota.Context, seconds: float = 0.0) -> str:
+        return perform(ctx, seconds)
+
+    @app.job()
+    async def quick(ctx: rota.Context) -> str:
+        return perform(ctx, 0.0)
+
+    @app.job()
+    def keyed(ctx: rota.Context, key: str, seconds: float = 0.0) -> str:
+        return perform(ctx, seconds, key)
+
+    @app.job(max_attempts=3, delay="100ms", backoff="fixed")
+    def flaky(ctx: rota.Context) -> str:
+        told = perform(ctx, 0.01)
+        if bad_luck(ctx.run_id, ctx.attempt):
+            raise RuntimeError(told)
+        return told
+
+    @app.job()
+    def tick(ctx: rota.Context, seconds: float = 0.0) -> str:
+        return perform(ctx, seconds)
+
+    for overlap in OVERLAPS:
+        app.schedule(f"{overlap}-short", job="tick", every="1s", overlap=overlap, catch_up="all")
+        # Longer than a second, so that there is always one that has not ended when the next comes.
+        app.schedule(
+            f"{overlap}-long",
+            job="tick",
+            every="1s",
+            overlap=overlap,
+            queue_max=2 if overlap == "queue" else None,
+            args={"seconds": 1.1},
+        )
+    app.schedule("often", job="tick", every="200ms", overlap="allow", catch_up="all")
+    app.schedule("delay", job="tick", every="500ms", anchor="delay")
+    app.schedule("spread", job="tick", every="1s", spread="500ms", overlap="queue")
+    for event in NAMES:
+        if event not in ("job.started", "attempt.started"):
+            app.on(event)(_teller(notebook, event))
+    return app
+
+
+def _teller(notebook: Notebook, event: str):  # type: ignore[no-untyped-def]
+    def tell(told: RunEvent) -> None:
+        notebook.write("told", event=event, run=told.run_id, attempt=told.attempt)
+
+    return tell
+
+
+def token(by: str, attempt: int) -> str:
+    """What a handler returns: the stored result names who gave it."""
+    return f"{by} attempt {attempt}"
+
+
+def bad_luck(run_id: str, attempt: int) -> bool:
+    """Half of all attempts fail, and the same one always does."""
+    return hashlib.sha256(f"{run_id} {attempt}".encode()).digest()[0] % 2 == 0

@@ -1,0 +1,20 @@
+"""The campaign on PostgreSQL, in its short form."""
+
+import pytest
+
+from tests.fault.bench import Bench
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def test_a_hundred_kills_break_no_promise(postgres_bench: Bench) -> None:
+    assert postgres_bench.run("kills", "postgres", seed=1, times=100).counts["SIGKILL"] == 100
+
+
+def test_a_crash_at_every_point_breaks_no_promise(postgres_bench: Bench) -> None:
+    verdict = postgres_bench.run("crash-points", "postgres", seed=1, times=1)
+    assert verdict.counts["crash point"] > 100
+
+
+def test_those_who_wake_after_their_lease_break_no_promise(postgres_bench: Bench) -> None:
+    assert postgres_bench.run("zombies", "postgres", seed=1, times=15).counts["zombie"] == 15
