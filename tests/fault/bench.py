@@ -19,8 +19,10 @@ ARCHIVES = Path(os.environ.get("ROTA_TEST_ARCHIVES", ROOT / "build" / "faults"))
 
 
 class Bench:
-    def __init__(self, zygote: Zygote, folder: Path, server: Server | None) -> None:
-        self.zygote, self.folder, self.server = zygote, folder, server
+    def __init__(
+        self, zygote: Zygote, folder: Path, server: Server | None, *, archives: Path = ARCHIVES
+    ) -> None:
+        self.zygote, self.folder, self.server, self.archives = zygote, folder, server, archives
         self.numbers = 0
 
     @contextmanager
@@ -82,7 +84,7 @@ class Bench:
     def explain(
         self, campaign: Campaign, name: str, engine: str, times: int, broken: list[str]
     ) -> str:
-        archive = campaign.archive(ARCHIVES / f"{name}-{engine}-{campaign.seed}.tar.gz")
+        archive = campaign.archive(self.archives / f"{name}-{engine}-{campaign.seed}.tar.gz")
         replay = f"python scripts/faults.py --part {name} --engine {engine} "
         replay += f"--seed {campaign.seed} --times {times}"
         shown = "\n".join(broken[:SHOWN])

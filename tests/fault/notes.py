@@ -31,6 +31,8 @@ class Notebook:
 
 
 def read_notes(path: Path) -> Iterator[Note]:
+    """All lines so far; one that is just being written is not there yet."""
     with path.open() as lines:
         for line in lines:
-            yield json.loads(line)
+            if line.endswith("\n"):
+                yield json.loads(line)

@@ -56,6 +56,21 @@ def zombies(campaign: Campaign, times: int, server: Cluster | None = None) -> Ve
     return campaign.finish()
 
 
+def sleepers(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+    """SIGSTOP of a scheduler that has read what is due and has not fired it; others go on."""
+    begin(campaign)
+    for _ in range(times):
+        place = campaign.luck.randrange(PROCESSES)
+        point = f"read.due_schedules.after:{campaign.luck.randrange(2, 6)}"
+        campaign.kill(place)
+        child = campaign.start_at(place, environment={"ROTA_STOP_AT": point})
+        campaign.wait_note("point", by=child.name)
+        campaign.tally("sleeping scheduler")
+        campaign.pass_time(1.1, 2.5)
+        campaign.thaw(child)
+    return campaign.finish()
+
+
 def server_crashes(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
     """PostgreSQL ends at once, without a checkpoint, and comes back after a while."""
     assert server is not None
@@ -144,6 +159,7 @@ class Part:
 PARTS = {
     "kills": Part(run=kills, fault="SIGKILL"),
     "zombies": Part(run=zombies, fault="zombie", lease=1.0),
+    "sleepers": Part(run=sleepers, fault="sleeping scheduler"),
     "crash-points": Part(run=crash_points, fault="crash point"),
     "server-crashes": Part(
         run=server_crashes, fault="PostgreSQL crash", engines=("postgres",), durable=True

@@ -39,6 +39,7 @@ log = logging.getLogger("rota.worker")
 BEAT_SECONDS = 5.0
 WATCH_SECONDS = 1.0
 LOOP_STOP_SECONDS = 10.0
+LOST_KEPT = 10_000
 
 
 Body = Callable[[Context], Outcome]
@@ -98,6 +99,7 @@ class Worker:
         self.notes = Notes(storage)
         self._executions: dict[tuple[int, int], Execution] = {}
         self._waiting: deque[tuple[Execution, Body]] = deque()
+        self._lost: deque[int] = deque(maxlen=LOST_KEPT)  # begun here, and lost
         self._guard = threading.Condition()
         self._threads: set[threading.Thread] = set()
         self._idle = 0
@@ -137,9 +139,10 @@ class Worker:
             return list(self._executions.values())
 
     def held(self) -> list[int]:
-        """Runs that are ours: in hand, or ended with an outcome that is not written yet."""
+        """Runs that are ours: in hand, or ended with an outcome that is not written yet. What
+        began here and lost its lease is left to rescue, which counts the attempt."""
         running = [execution.run.seq for execution in self.executions()]
-        return running + [seq for seq, _ in self.settler.unwritten()]
+        return running + [seq for seq, _ in self.settler.unwritten()] + list(self._lost)
 
     def free(self) -> int:
         return 0 if self._stopping else self.slots - len(self._executions)
@@ -241,6 +244,8 @@ class Worker:
         """The first outcome of an execution; a lost one is settled by whoever has the lease."""
         if outcome.kind != "lost":
             self.settler.put(execution.run, outcome, execution.ran_for)
+        elif execution.started_at is not None:
+            self._lost.append(execution.run.seq)
         self.notes.ended(execution.run)
         with self._guard:
             self._guard.notify_all()  # a stop waits for outcomes, not for threads

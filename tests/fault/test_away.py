@@ -1,0 +1,64 @@
+"""A database that is away for a while, seen from one process."""
+
+import threading
+from pathlib import Path
+
+import rota
+from rota.storage.store import open_store
+from tests.fault.points import fault_of
+
+PATIENCE = 30.0
+
+
+class Weather:
+    """A probe of a database that is away while `away` is set."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        self.away = threading.Event()
+        self.refused: set[str] = set()
+
+    def __call__(self, point: str) -> None:
+        if self.away.is_set():
+            self.refused.add(point.partition(".")[0])
+            raise fault_of(self.database)
+
+
+def test_an_attempt_that_its_worker_stopped_for_the_lease_is_counted_as_lost(
+    database: str, tmp_path: Path
+) -> None:
+    weather = Weather(database)
+    store = open_store(database, probe=weather, pool_size=16)
+    store.migrate()
+    app = rota.Rota(database, storage=store, lease="1s", slots=2)
+    begun, stopped = threading.Event(), threading.Event()
+
+    @app.job()
+    def patient(ctx: rota.Context) -> str:
+        begun.set()
+        if ctx.attempt == 1:
+            assert ctx.wait(PATIENCE), "nobody stopped it"
+            stopped.set()
+        return f"attempt {ctx.attempt}"
+
+    app.start()
+    try:
+        run_id = app.enqueue("patient").id
+        assert begun.wait(PATIENCE)
+        weather.away.set()
+        assert stopped.wait(PATIENCE)
+        while "claim" not in weather.refused:  # a claim without an answer makes the worker tidy up
+            threading.Event().wait(0.05)
+        weather.away.clear()
+        ended = threading.Event()
+        for _ in range(int(PATIENCE / 0.05)):
+            if store.run(run_id).state == "succeeded":
+                break
+            ended.wait(0.05)
+        run = store.run(run_id)
+        attempts = store.list_attempts(run.seq, limit=10)
+    finally:
+        app.stop()
+    assert run.result == '"attempt 2"'
+    assert [(one.number, one.outcome) for one in attempts] == [(1, "lost"), (2, "succeeded")]
+    assert run.lost == 1

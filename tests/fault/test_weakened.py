@@ -1,0 +1,39 @@
+"""A rule taken away is a campaign that fails: the harness can see what it looks for."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.fault.bench import Bench
+from tests.fault.campaign import Failed
+from tests.fault.checker import check
+from tests.fault.history import History
+from tests.fault.weaken import WEAKENED
+from tests.fault.zygote import Zygote
+
+pytestmark = pytest.mark.timeout(240)
+
+# The fault that brings it to light, how often, and the rules of which one must be found broken.
+SHOWN_BY = {
+    "settle without fence": ("zombies", 6, {"I3", "I5"}),
+    "cursor moved without comparing": ("sleepers", 3, {"I1", "I8"}),
+    "one more than the key allows": ("kills", 10, {"I6", "I7"}),
+    "rescue that does not look at the lease": ("kills", 6, {"I5", "I6"}),
+}
+
+
+@pytest.mark.parametrize("rule", WEAKENED)
+def test_the_campaign_fails_without_a_rule(rule: str, zygote: Zygote, tmp_path: Path) -> None:
+    part, times, expected = SHOWN_BY[rule]
+    bench = Bench(zygote, tmp_path / "work", None, archives=tmp_path / "kept")
+    with pytest.raises(Failed) as failed:
+        bench.run(part, "sqlite", seed=3, times=times, environment={"ROTA_TEST_WEAKEN": rule})
+    told = str(failed.value)
+    assert f"python scripts/faults.py --part {part} --engine sqlite --seed 3" in told
+    (archive,) = (tmp_path / "kept").iterdir()
+    assert str(archive) in told
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "again", filter="data")
+    violations = check(History.load(tmp_path / "again"))
+    assert {one.rule for one in violations} & expected, told
