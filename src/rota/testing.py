@@ -29,7 +29,7 @@ from rota.flow.fire import Fire
 from rota.flow.notes import Notes
 from rota.flow.promote import Promote
 from rota.flow.rescue import Rescue
-from rota.flow.run import Execution, execute
+from rota.flow.run import Execution, Owner, execute
 from rota.flow.settle import Settler
 from rota.model.duration import parse_duration
 from rota.model.run import Claimed, Run
@@ -80,6 +80,13 @@ class Driver:
             luck=lambda: 0.0,
         )
         self._notes = Notes(storage)
+        self._owner = Owner(
+            storage=storage,
+            notes=self._notes,
+            lease=LEASE,
+            target=TARGET,
+            done=lambda one, outcome: self._settler.put(one.run, outcome),
+        )
         self._fire = Fire(storage, monotonic=clock.monotonic, fired=lambda: None)
         self._promote = Promote(storage, promoted=lambda: None)
         self._rescue = Rescue(storage, self._settler, rescued=lambda: None)
@@ -122,17 +129,7 @@ class Driver:
     def _work(self, run: Claimed) -> None:
         # In this thread, whatever the job's isolation: a debugger and a monkeypatch reach it.
         job = replace(self.app._jobs[run.job], isolation="thread")
-        execution = Execution(
-            run,
-            job,
-            storage=self.storage,
-            notes=self._notes,
-            lease=LEASE,
-            target=TARGET,
-            worker_id=WORKER,
-            done=lambda one, outcome: self._settler.put(one.run, outcome),
-            freed=lambda one: None,
-        )
+        execution = Execution(run, job, self._owner)
         if self.app.events.listened:
             if run.attempt == 1:
                 self.app.events.emit("job.started", started_event(run))

@@ -140,6 +140,8 @@ class Process:
             slots=self.slots,
             lease=timedelta(microseconds=world.lease),
         )
+        ahead = world.rng.choice((0, 0, 1, 3))
+        worker.pace.ahead = lambda now: ahead  # type: ignore[method-assign]
         worker.renew.monotonic = world.clock.monotonic
         worker.renew.renewed_at = world.clock.monotonic()
         self._loop("claim", worker.claim.step)
@@ -280,7 +282,7 @@ class Process:
 
     def start(self, context: Context, done: Callable[[Outcome], None]) -> bool:
         self.world.recorder.handler_started(context.run_id, context.attempt)
-        if len(self.worker._executions) > self.slots:
+        if len(self.handlers) >= self.slots:
             raise Violation(f"{self.name} has {self.slots} slots and runs more")
         handler = Handler(self, context, done)
         self.handlers.append(handler)

@@ -29,6 +29,7 @@ from rota.model.verdicts import Cancel, Retry, Snooze
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 LOGGER = logging.getLogger(__name__)
+SUCCEEDED = Outcome(kind="succeeded")
 
 
 class Stopped(BaseException):
@@ -47,7 +48,7 @@ def perform(find: Callable[[], Handler], context: Context) -> Outcome | None:
     except BaseException as error:
         return judge_error(error, context.heard_stop)
     finally:
-        close(context)
+        context.close()
 
 
 async def perform_async(call: Callable[[], Awaitable[Any]], context: Context) -> Outcome | None:
@@ -68,11 +69,13 @@ async def perform_async(call: Callable[[], Awaitable[Any]], context: Context) ->
     except BaseException as error:
         return judge_error(error, context.heard_stop or task.cancelling() > 0)
     finally:
-        close(context)
+        context.close()
 
 
 def judge(value: Any, stopped: bool) -> Outcome | None:
     """What a returned value means."""
+    if value is None:
+        return None if stopped else SUCCEEDED
     match value:
         case Snooze():
             return Outcome(kind="snoozed", after=value.after)
@@ -82,8 +85,6 @@ def judge(value: Any, stopped: bool) -> Outcome | None:
             return judge_error(value, stopped)
         case _ if stopped:
             return None
-        case None:
-            return Outcome(kind="succeeded")
         case _:
             return Outcome(kind="succeeded", result=encode_result(value))
 
@@ -108,6 +109,8 @@ def judge_error(error: BaseException, stopped: bool) -> Outcome | None:
 
 def conclude(outcome: Outcome | None, context: Context) -> Outcome:
     """The outcome, once the reason to stop has had its say."""
+    if outcome is not None and context.stop_reason is None:
+        return outcome
     match context.stop_reason:
         case "timed_out":
             after = f" after {format_duration(context.timeout)}" if context.timeout else ""
@@ -141,14 +144,6 @@ def error_text(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     _trim(told, set())
     return "".join(told.format()).rstrip("\n")
-
-
-def close(context: Context) -> None:
-    """Close what the context opened. The handler's outcome stands even if that fails."""
-    try:
-        context.close()
-    except Exception:
-        LOGGER.exception("run %s: closing its connection failed", context.run_id)
 
 
 def _not_stored(why: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -28,8 +28,19 @@ FINAL_REASONS = ("timed_out", "lost")
 DEFAULT_LOCK_TTL = timedelta(seconds=30)
 
 
+# Shared by all contexts: it is held for a moment, and hardly ever.
+_GUARD = threading.Lock()
+
+
 class Context:
-    """One attempt, as its handler sees it."""
+    """One attempt, as its handler sees it. Made for every run, so what few handlers use (a logger,
+    an event to wait for) is made when it is asked for."""
+
+    __slots__ = (
+        "_db", "_heard_stop", "_logger", "_on_stop", "_stop_reason", "_stopped", "args", "attempt",
+        "correlation_id", "definition", "job", "missed_count", "port", "queue", "run_id",
+        "scheduled_at", "stoppable", "stopped_at", "target", "timeout",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -37,7 +48,7 @@ class Context:
         definition: Job,
         run_id: str,
         attempt: int,
-        args: Mapping[str, Any],
+        args: dict[str, Any],
         scheduled_at: datetime,
         queue: str,
         port: Port,
@@ -51,24 +62,30 @@ class Context:
         self.queue = queue
         self.run_id = run_id
         self.attempt = attempt
-        self.args = dict(args)
+        self.args = args
         self.scheduled_at = scheduled_at
         self.timeout = timeout
         self.missed_count = missed_count
         self.correlation_id = correlation_id
         self.target = target
         self.port = port
-        self.logger = _logger(self)
-        self._stopped = threading.Event()
+        self._logger: logging.Logger | None = None
+        self._stopped: threading.Event | None = None
         self._stop_reason: StopReason | None = None
         self._heard_stop = False
-        self._on_stop: list[Callable[[StopReason], None]] = []
-        self._guard = threading.Lock()
+        self._on_stop: list[Callable[[StopReason], None]] | None = None
         self._db: Any = None
         self.stoppable = False  # true once something can end the handler by force
         self.stopped_at = 0.0
 
     # For handlers
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Its lines are kept with the run."""
+        if self._logger is None:
+            self._logger = _logger(self)
+        return self._logger
 
     @property
     def cancelled(self) -> bool:
@@ -77,7 +94,7 @@ class Context:
         A handler that has seen it and returns has ended early: its result is not kept, and a run
         that a stopping worker let go starts again elsewhere.
         """
-        if self._stopped.is_set():
+        if self._stop_reason is not None:
             self._heard_stop = True
         return self._heard_stop
 
@@ -87,6 +104,11 @@ class Context:
 
     def wait(self, seconds: float) -> bool:
         """Sleep, but wake at once when this attempt should end. True if it should."""
+        with _GUARD:
+            if self._stopped is None:
+                self._stopped = threading.Event()
+                if self._stop_reason is not None:
+                    self._stopped.set()
         self._stopped.wait(seconds)
         return self.cancelled
 
@@ -124,33 +146,37 @@ class Context:
 
     def on_stop(self, callback: Callable[[StopReason], None]) -> None:
         """Call back once this attempt should end; at once if it should already."""
-        with self._guard:
+        with _GUARD:
             self.stoppable = True
-            if not self._stopped.is_set():
-                self._on_stop.append(callback)
+            if self._stop_reason is None:
+                self._on_stop = [*(self._on_stop or ()), callback]
                 return
-        assert self._stop_reason is not None
         callback(self._stop_reason)
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to end. The first reason stands, but for those that end an attempt
         whatever its handler does."""
-        with self._guard:
-            if self._stopped.is_set():
+        with _GUARD:
+            if self._stop_reason is not None:
                 if reason in FINAL_REASONS and self._stop_reason not in FINAL_REASONS:
                     self._stop_reason = reason
                 return
-            self._stop_reason = reason
             self.stopped_at = time.monotonic()
-            self._stopped.set()
-            callbacks, self._on_stop = self._on_stop, []
-        for callback in callbacks:
+            self._stop_reason = reason
+            if self._stopped is not None:
+                self._stopped.set()
+            callbacks, self._on_stop = self._on_stop, None
+        for callback in callbacks or ():
             callback(reason)
 
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        """Close what was opened. The handler's outcome stands even if that fails."""
+        db, self._db = self._db, None
+        if db is not None:
+            try:
+                db.close()
+            except Exception as fault:
+                self.logger.warning("closing ctx.db failed: %s", fault)
 
 
 @dataclass(frozen=True, slots=True)

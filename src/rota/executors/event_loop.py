@@ -39,7 +39,10 @@ class EventLoop:
         with self._guard:
             if not self._closed:
                 loop = self._start()
-                loop.call_soon_threadsafe(self._begin, call, context, done)
+                if threading.current_thread() is self._thread:
+                    self._begin(call, context, done)
+                else:
+                    loop.call_soon_threadsafe(self._begin, call, context, done)
                 return
         context.stop("stopping")
         done(conclude(None, context))

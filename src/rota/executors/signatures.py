@@ -46,11 +46,7 @@ class Handler:
     signature: Signature
     rich: Mapping[str, Any]
     context_name: str | None
-
-    @property
-    def is_async(self) -> bool:
-        called = getattr(type(self.function), "__call__", None)  # noqa: B004  an object's own
-        return any(map(inspect.iscoroutinefunction, (self.function, called)))
+    is_async: bool
 
     def call(self, context: Context) -> Any:
         return self.function(**self.arguments(context))
@@ -58,9 +54,10 @@ class Handler:
     def arguments(self, context: Context) -> dict[str, Any]:
         """Checked again, since the code may be newer than the enqueue; rich types made real."""
         self.signature.check(context.job, context.args)
-        arguments = {
-            name: self._convert(context.job, name, value) for name, value in context.args.items()
-        }
+        arguments = dict(context.args)
+        for name in self.rich:
+            if name in arguments:
+                arguments[name] = self._convert(context.job, name, arguments[name])
         if self.context_name is not None:
             if self.context_name in arguments:
                 raise BadArguments(
@@ -70,8 +67,6 @@ class Handler:
         return arguments
 
     def _convert(self, job: str, name: str, value: Any) -> Any:
-        if name not in self.rich:
-            return value
         try:
             return msgspec.convert(value, self.rich[name], str_keys=True)
         except msgspec.ValidationError as error:
@@ -102,7 +97,13 @@ def handler_of(function: Function) -> Handler:
                     rich[name] = hint
                 required = parameter.default is inspect.Parameter.empty
                 parameters.append(Parameter(name=name, types=json_types or (), required=required))
-    return Handler(function, Signature(tuple(parameters), open=is_open), rich, context_name)
+    signature = Signature(tuple(parameters), open=is_open)
+    return Handler(function, signature, rich, context_name, _is_async(function))
+
+
+def _is_async(function: Function) -> bool:
+    called = getattr(type(function), "__call__", None)  # noqa: B004  an object's own
+    return any(map(inspect.iscoroutinefunction, (function, called)))
 
 
 def signature_of(function: Function) -> Signature:

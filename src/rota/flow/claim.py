@@ -8,7 +8,7 @@ from datetime import timedelta
 from rota.model.run import Claimed
 from rota.storage.protocol import Storage
 
-BATCH = 100
+BATCH = 1_000
 
 
 class Claim:

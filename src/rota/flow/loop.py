@@ -38,7 +38,8 @@ class Loop:
 
     def wake(self) -> None:
         """Take the next step now."""
-        self._woken.set()
+        if not self._woken.is_set():
+            self._woken.set()
 
     def stop(self, timeout: float | None = None) -> None:
         """Let the step under way end, then no more."""

@@ -49,8 +49,9 @@ class Notes:
             self._progress[run.seq, run.attempt] = msgspec.json.encode(params).decode()
 
     def ended(self, run: Claimed) -> None:
-        with self._guard:
-            self._counts.pop((run.seq, run.attempt), None)
+        if self._counts:  # most handlers say nothing
+            with self._guard:
+                self._counts.pop((run.seq, run.attempt), None)
 
     def step(self) -> float:
         with self._guard:

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -28,40 +29,50 @@ from rota.storage.protocol import Storage
 # After a stop an executor that can end its handler has this long to do so.
 STOP_SECONDS = 10.0
 
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """What an execution asks of the worker it belongs to. `done` is told its one outcome, `freed`
+    that its handler is gone as well."""
+
+    storage: Storage
+    notes: Notes
+    lease: timedelta
+    target: str
+    done: Callable[[Execution, Outcome], None]
+    freed: Callable[[Execution], None] = lambda execution: None
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
 
 class Execution:
     """A run in this process, from its claim to its outcome."""
 
-    def __init__(
-        self,
-        run: Claimed,
-        job: Job,
-        *,
-        storage: Storage,
-        notes: Notes,
-        lease: timedelta,
-        target: str,
-        worker_id: str,
-        done: Callable[[Execution, Outcome], None],
-        freed: Callable[[Execution], None],
-    ) -> None:
-        self.run, self.job = run, job
-        self.storage, self.notes, self.lease, self.worker_id = storage, notes, lease, worker_id
+    __slots__ = (
+        "announced", "claimed_at", "context", "finished", "has_slot", "job", "owner", "returned",
+        "run", "started_at", "threadless", "timeout",
+    )  # fmt: skip
+
+    def __init__(self, run: Claimed, job: Job, owner: Owner) -> None:
+        self.run, self.job, self.owner = run, job, owner
         self.timeout = run.timeout or job.timeout
+        self.claimed_at = time.monotonic()
         self.started_at: float | None = None  # monotonic, from the handler's start
+        self.announced = False  # listeners know that it begins
+        self.has_slot = False
+        self.threadless = False  # its executor runs it without one of the worker's threads
         self.finished = False  # its outcome is known
         self.returned = False  # its handler no longer runs
-        self._done, self._freed = done, freed
-        self._guard = threading.Lock()
         self.context = Context(
             definition=job,
             run_id=run.id,
             attempt=run.attempt,
-            args=msgspec.json.decode(run.args),
+            args=_decode(run.args),
             scheduled_at=run.occurrence or run.due_at,
             queue=run.queue,
             port=self._port,
-            target=target,
+            target=owner.target,
             timeout=self.timeout,
             missed_count=run.missed_count,
             correlation_id=run.correlation_id,
@@ -90,27 +101,28 @@ class Execution:
 
     def finish(self, outcome: Outcome) -> None:
         """The first outcome is written; every later one is dropped."""
-        with self._guard:
+        with self.owner.guard:
             if self.finished:
                 return
             self.finished = True
             free = self.returned
         if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
-            outcome = msgspec.structs.replace(outcome, reason=None)  # the row has the reason of who asked for it
+            # The row has the reason of who asked for it.
+            outcome = msgspec.structs.replace(outcome, reason=None)
         try:
-            self._done(self, outcome)
+            self.owner.done(self, outcome)
         finally:
             if free:
-                self._freed(self)
+                self.owner.freed(self)
 
     def handler_returned(self, outcome: Outcome) -> None:
         """The slot is free when the handler is gone *and* the outcome is known."""
-        _close(self.context)
-        with self._guard:
+        self.context.close()
+        with self.owner.guard:
             self.returned = True
             free = self.finished
         if free:
-            self._freed(self)
+            self.owner.freed(self)
         else:
             self.finish(outcome)
 
@@ -138,20 +150,20 @@ class Execution:
             case "log" | "progress" if self.finished:
                 pass  # a handler that goes on past its outcome
             case "log":
-                self.notes.log(self.run, params)
+                self.owner.notes.log(self.run, params)
             case "progress":
-                self.notes.progress(self.run, params)
+                self.owner.notes.progress(self.run, params)
             case "extend_lease":
-                if not self.storage.renew([(self.run.seq, self.run.attempt)], self.lease):
+                if not self.owner.storage.renew([(self.run.seq, self.run.attempt)], self.owner.lease):
                     self.stop("lost")
                     raise Conflict(f"the lease of run {self.run.id} was lost")
             case "lock":
                 name = check_key(params["name"], "lock")
-                return self.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])
+                return self.owner.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])
             case "extend_lock":
-                return self.storage.extend_lock(params["name"], params["token"], params["ttl"])
+                return self.owner.storage.extend_lock(params["name"], params["token"], params["ttl"])
             case "unlock":
-                return self.storage.release_lock(params["name"], params["token"])
+                return self.owner.storage.release_lock(params["name"], params["token"])
             case _:
                 raise Unknown(f"a context cannot ask for {request!r}")
         return None
@@ -168,10 +180,3 @@ def execute(execution: Execution, body: Callable[[Context], Outcome]) -> None:
     except BaseException as fault:  # also SystemExit: a handler must not end the worker
         outcome = Outcome(kind="failed", error="".join(traceback.format_exception(fault)))
     execution.handler_returned(outcome)
-
-
-def _close(context: Context) -> None:
-    try:
-        context.close()
-    except Exception as fault:
-        context.logger.warning("closing ctx.db failed: %s", fault)

@@ -30,7 +30,7 @@ from rota.storage.protocol import OnTerminated, Storage
 
 log = logging.getLogger("rota.settle")
 
-GROUP = 500
+GROUP = 1_000
 IDLE_SECONDS = 60.0  # a put ends it at once
 
 _ENDS = {SUCCEEDED: "job.completed", DEAD: "job.failed", CANCELLED: "job.cancelled"}
@@ -130,11 +130,12 @@ class Settler:
         return self._write([self.decide(run, outcome, None) for run, outcome in ends], again=False)
 
     def decide(self, run: Claimed, outcome: Outcome, ran_for: timedelta | None) -> Settlement:
-        job = self.jobs.get(run.job)
+        if outcome.kind == "succeeded":  # whatever its retries
+            return settle(run, outcome, retry=ONCE, max_lost=self.max_lost, ran_for=ran_for)
         return settle(
             run,
             outcome,
-            retry=retry_of(run, job),
+            retry=retry_of(run, self.jobs.get(run.job)),
             max_lost=self.max_lost,
             luck=self.luck(),
             ran_for=ran_for,
@@ -143,9 +144,12 @@ class Settler:
     def _write(self, settlements: list[Settlement], *, again: bool) -> list[int]:
         """What is written and told leaves the list: a repeat after a fault goes on behind it."""
         plain, heard, left = [], [], []
+        hearers: dict[str, HearsTermination | None] = {}
         for one in _latest(settlements):
+            job = one.run.job
             try:
-                hearer = self.hearer_of(one.run.job)
+                hearer = hearers[job] if job in hearers else self.hearer_of(job)
+                hearers[job] = hearer
             except (Invalid, Unknown) as fault:
                 # Its executor is not installed here, so only another process can end this run.
                 if one.run.job not in self._told:
@@ -167,6 +171,10 @@ class Settler:
 
     def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
         states = {answer.seq: answer.state for answer in answers}
+        if not again and len(states) == len(settlements) and not self.events.listened:
+            if not all(one.is_plain for one in settlements):
+                self.settled()
+            return
         for one in settlements:
             if again and one.run.seq not in states and self._was_written(one):
                 states[one.run.seq] = one.state
@@ -196,6 +204,8 @@ class Settler:
 
 def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:
     """Of two attempts of one run only the later can still hold it: the earlier was rescued."""
+    if len({one.run.seq for one in settlements}) == len(settlements):
+        return list(settlements)
     latest: dict[int, Settlement] = {}
     for one in settlements:
         other = latest.get(one.run.seq)

@@ -1,7 +1,8 @@
 """The worker: slots, the handlers in them, and the loops that feed and guard them.
 
-Claimed runs wait in a local deque for one of the worker's threads; async handlers go straight to
-the event loop and take a slot without a thread.
+Claimed runs wait in a local deque, a little ahead of the free slots, for one of the worker's
+threads to take them. Async handlers take a slot without a thread: each that ends on the event
+loop begins the next one there.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from rota.flow.events import Events, started_event
 from rota.flow.loop import Loop
 from rota.flow.notes import Notes
 from rota.flow.renew import Renew
-from rota.flow.run import STOP_SECONDS, Execution, execute
+from rota.flow.run import STOP_SECONDS, Execution, Owner, execute
 from rota.flow.settle import Settler
 from rota.model.job import Job
 from rota.model.outcome import Outcome
+from rota.model.pace import Pace
 from rota.model.run import Claimed
 from rota.storage.protocol import Storage
 from rota.version import VERSION
@@ -40,9 +42,8 @@ BEAT_SECONDS = 5.0
 WATCH_SECONDS = 1.0
 LOOP_STOP_SECONDS = 10.0
 LOST_KEPT = 10_000
-
-
-Body = Callable[[Context], Outcome]
+STAND_BY_SECONDS = 0.002
+GIVE_BACK_SECONDS = 1.0
 
 
 @runtime_checkable
@@ -97,13 +98,24 @@ class Worker:
             "origin": origin,
         }
         self.notes = Notes(storage)
+        self.pace = Pace()
         self._executions: dict[tuple[int, int], Execution] = {}
-        self._waiting: deque[tuple[Execution, Body]] = deque()
+        self._waiting: deque[Execution] = deque()
         self._lost: deque[int] = deque(maxlen=LOST_KEPT)  # begun here, and lost
         self._guard = threading.Condition()
         self._threads: set[threading.Thread] = set()
         self._idle = 0
+        self._busy = 0  # slots in use
+        self._stands_by = False  # one of the idle threads looks after the one at work
         self._stopping = False
+        self._owner = Owner(
+            storage=storage,
+            notes=self.notes,
+            lease=lease,
+            target=target,
+            done=self._done,
+            freed=self._freed,
+        )
         self._told_stuck = False
         self.claim = Claim(
             storage,
@@ -145,7 +157,14 @@ class Worker:
         return running + [seq for seq, _ in self.settler.unwritten()] + list(self._lost)
 
     def free(self) -> int:
-        return 0 if self._stopping else self.slots - len(self._executions)
+        """How many runs to claim now: for the free slots, and as many ahead as are done in no
+        time. Not before half of those are used up, so that a busy worker claims many at once."""
+        if self._stopping:
+            return 0
+        ahead = self.pace.ahead(time.monotonic())
+        if len(self._waiting) > ahead // 2:
+            return 0
+        return self.slots + ahead - len(self._executions)
 
     @property
     def stuck(self) -> int:
@@ -153,19 +172,13 @@ class Worker:
         return sum(one.is_stuck for one in self.executions())
 
     def take(self, claimed: list[Claimed]) -> None:
-        """Begin each claimed run: on the event loop, or in a thread."""
+        """Hold each claimed run until a slot is free for it."""
         prepared = [execution for execution in map(self._prepare, claimed) if execution]
         with self._guard:  # all of them before the first begins: they are renewed from now on
             for execution in prepared:
                 self._executions[execution.run.seq, execution.run.attempt] = execution
-        for execution in prepared:
-            try:
-                self._begin(execution)
-            except Exception as fault:
-                log.exception("run %s could not begin", execution.run.id)
-                execution.handler_returned(
-                    Outcome(kind="failed", error=f"could not begin: {fault}")
-                )
+            self._waiting.extend(prepared)
+        self._begin_waiting()
 
     def _prepare(self, run: Claimed) -> Execution | None:
         if run.cancel_requested_at is not None:
@@ -176,85 +189,142 @@ class Worker:
             self.settler.put(run, Outcome(kind="released", reason="this worker forgot the job"))
             return None
         try:
-            return Execution(
-                run,
-                job,
-                storage=self.storage,
-                notes=self.notes,
-                lease=self.lease,
-                target=self.target,
-                worker_id=self.worker_id,
-                done=self._done,
-                freed=self._freed,
-            )
+            return Execution(run, job, self._owner)
         except Exception as fault:  # a row that somebody corrupted
             self.settler.put(run, Outcome(kind="failed", error=f"it cannot be read: {fault}"))
             return None
 
-    def _begin(self, execution: Execution) -> None:
+    def _begin_waiting(self) -> None:
+        """Begin what is next in line and needs no thread, and let threads do the rest."""
+        while (execution := self._pop()) is not None:
+            if self._begin(execution) is not None:
+                with self._guard:
+                    self._busy -= 1
+                    execution.has_slot = False
+                    self._waiting.appendleft(execution)
+                    self._wake_threads()
+                return
+
+    def _pop(self) -> Execution | None:
+        """The next run in line and a slot for it, if there are both."""
+        with self._guard:
+            if not self._waiting or self._busy >= self.slots:
+                return None
+            self._busy += 1
+            execution = self._waiting.popleft()
+            execution.has_slot = True
+            return execution
+
+    def _begin(self, execution: Execution) -> Executor | None:
+        """Begin a run that has a slot. Its executor, if a thread has to call that."""
         try:
             executor = self.executors.get(execution.job.executor)
+            self._announce(execution)
+            if isinstance(executor, StartsAsync):
+                execution.begin()
+                execution.threadless = True  # before it is: it may end at once
+                if executor.start(execution.context, execution.handler_returned):
+                    self._watch_deadline(execution)
+                    return None
+                execution.threadless, execution.started_at = False, None
         except RotaError as fault:  # not installed, or its package is broken
             execution.handler_returned(Outcome(kind="failed", error=str(fault)))
-            return
-        self._announce(execution)
-        if isinstance(executor, StartsAsync):
-            execution.begin()
-            if executor.start(execution.context, execution.handler_returned):
-                self._watch_deadline(execution)
-                return
-        with self._guard:
-            self._waiting.append((execution, executor.run))
-            if len(self._waiting) > self._idle and len(self._threads) < self.slots:
-                self._add_thread()
-            self._guard.notify()
+            return None
+        except Exception as fault:
+            log.exception("run %s could not begin", execution.run.id)
+            execution.handler_returned(Outcome(kind="failed", error=f"could not begin: {fault}"))
+            return None
+        return executor
 
     def _watch_deadline(self, execution: Execution) -> None:
-        if execution.timeout is not None:
-            self.loops["watch"].wake()
+        if execution.timeout is not None and execution.timeout.total_seconds() < WATCH_SECONDS:
+            self.loops["watch"].wake()  # it looks no more than WATCH_SECONDS from now anyway
 
     def _announce(self, execution: Execution) -> None:
-        if self.events.listened:
+        if self.events.listened and not execution.announced:
+            execution.announced = True
             if execution.run.attempt == 1:
                 self.events.emit("job.started", started_event(execution.run))
             self.events.emit("attempt.started", started_event(execution.run))
 
     # Threads
 
-    def _add_thread(self) -> None:
-        thread = threading.Thread(target=self._serve, name="rota-handler", daemon=True)
-        thread.start()
-        self._threads.add(thread)
+    def _wake_threads(self) -> None:
+        """Called with the guard held. Quick handlers need one thread, and one that stands by."""
+        wanted = min(len(self._waiting), self.slots - self._busy)
+        if self.pace.quick:
+            wanted = min(wanted, 2)
+        self._guard.notify(wanted)
+        for _ in range(min(wanted - self._idle, self.slots - len(self._threads))):
+            thread = threading.Thread(target=self._serve, name="rota-handler", daemon=True)
+            self._threads.add(thread)
+            thread.start()
 
     def _serve(self) -> None:
-        """Take executions from the deque until the worker has stopped."""
-        while True:
-            with self._guard:
-                self._idle += 1
-                self._guard.wait_for(lambda: self._waiting or self._stopping)
-                self._idle -= 1
-                if not self._waiting:
+        """Run what waits until the worker has stopped."""
+        while self._wait_for_turn():
+            execution = self._pop()
+            executor = None if execution is None else self._begin(execution)
+            if execution is not None and executor is not None:
+                self._watch_deadline(execution)
+                execute(execution, executor.run)
+
+    def _wait_for_turn(self) -> bool:
+        """True when this thread should run what is next; False when the worker has stopped.
+
+        Handlers that end in no time run one after the other in one thread: more of them would only
+        take the interpreter from each other, and from the loops. Another thread stands by, and
+        steps in when nothing has ended for a moment."""
+        with self._guard:
+            while True:
+                if not self._waiting and self._stopping:
                     self._threads.discard(threading.current_thread())
-                    return
-                execution, body = self._waiting.popleft()
-            self._watch_deadline(execution)
-            execute(execution, body)
+                    return False
+                if not self._waiting or self._busy >= self.slots:
+                    self._rest(None)
+                elif not self._busy or not self.pace.quick:
+                    break
+                elif self._stands_by:
+                    self._rest(None)
+                else:
+                    self._stands_by, ended = True, self.pace.total
+                    self._rest(STAND_BY_SECONDS)
+                    self._stands_by = False
+                    if self.pace.total == ended:
+                        break
+            if len(self._waiting) > 1 and not self._stands_by:
+                self._guard.notify()  # there is work for one more, or somebody has to stand by
+            return True
+
+    def _rest(self, seconds: float | None) -> None:
+        self._idle += 1
+        self._guard.wait(seconds)
+        self._idle -= 1
 
     def _done(self, execution: Execution, outcome: Outcome) -> None:
         """The first outcome of an execution; a lost one is settled by whoever has the lease."""
+        ran_for = execution.ran_for
+        if ran_for is not None:
+            self.pace.ended(ran_for.total_seconds())
         if outcome.kind != "lost":
-            self.settler.put(execution.run, outcome, execution.ran_for)
+            self.settler.put(execution.run, outcome, ran_for)
         elif execution.started_at is not None:
             self._lost.append(execution.run.seq)
         self.notes.ended(execution.run)
-        with self._guard:
-            self._guard.notify_all()  # a stop waits for outcomes, not for threads
+        if self._stopping:
+            with self._guard:
+                self._guard.notify_all()  # a stop waits for outcomes, not for threads
 
     def _freed(self, execution: Execution) -> None:
         with self._guard:
             self._executions.pop((execution.run.seq, execution.run.attempt), None)
-            self._guard.notify_all()
-        self.loops["claim"].wake()
+            self._busy -= execution.has_slot
+            if self._stopping:
+                self._guard.notify_all()
+        if execution.threadless:
+            self._begin_waiting()
+        if self.free() > 0:
+            self.loops["claim"].wake()
         if execution.context.stop_reason == "timed_out":
             self.loops["beat"].wake()
 
@@ -263,6 +333,7 @@ class Worker:
     def watch(self) -> float:
         """End handlers at their deadline; give up on those that a stop did not end."""
         now, soonest = time.monotonic(), WATCH_SECONDS
+        self._give_back_waiting(now)
         overdue = self.renew.overdue()
         for one in self.executions():
             if one.finished:
@@ -280,6 +351,15 @@ class Worker:
                 soonest = min(soonest, 0.1)
         self._look_for_stuck()
         return soonest
+
+    def _give_back_waiting(self, now: float) -> None:
+        """What was claimed ahead and has not begun is somebody else's chance."""
+        old = []
+        with self._guard:
+            while self._waiting and now - self._waiting[0].claimed_at > GIVE_BACK_SECONDS:
+                old.append(self._waiting.popleft())
+        for execution in old:
+            execution.handler_returned(Outcome(kind="released", reason="no slot became free"))
 
     def _look_for_stuck(self) -> None:
         if self.stuck * 2 >= self.slots and not self._told_stuck and not self._stopping:
@@ -325,7 +405,7 @@ class Worker:
         with self._guard:
             never_begun = list(self._waiting)
             self._waiting.clear()
-        for execution, _ in never_begun:
+        for execution in never_begun:
             execution.handler_returned(Outcome(kind="released", reason="the worker stopped"))
         self.loops["claim"].stop(LOOP_STOP_SECONDS)
         if not self._wait_for_handlers(grace):

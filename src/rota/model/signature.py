@@ -49,6 +49,8 @@ class Signature:
 
     def check(self, job: str, args: Mapping[str, Any]) -> None:
         """Name everything that does not fit, at once."""
+        if not args and not self.parameters:
+            return
         known = {parameter.name: parameter for parameter in self.parameters}
         faults = [
             f"{name!r} is missing"

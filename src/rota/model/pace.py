@@ -1,0 +1,43 @@
+"""How many runs a worker claims ahead of its free slots."""
+
+from __future__ import annotations
+
+AHEAD_SECONDS = 0.1
+MOST_AHEAD = 2_000
+SHORTEST_LOOK = 0.01
+LONGEST_LOOK = 1.0
+QUICK_SECONDS = 0.0002
+
+
+class Pace:
+    """What recent handlers would finish in AHEAD_SECONDS, and nothing while they are slow: a run
+    in a worker's hands cannot be taken by one that is idle."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._mean = QUICK_SECONDS
+        self._ended, self._busy = 0, 0.0
+        self._since: float | None = None
+        self._ahead = 0
+
+    def ended(self, seconds: float) -> None:
+        """A handler ended. Threads may lose each other's count: it is an estimate."""
+        self.total += 1
+        self._mean += (seconds - self._mean) / 16
+        self._ended += 1
+        self._busy += seconds
+
+    @property
+    def quick(self) -> bool:
+        """Handlers end before anybody else could have begun one."""
+        return self._mean < QUICK_SECONDS
+
+    def ahead(self, now: float) -> int:
+        if self._since is None:
+            self._since = now
+        elapsed = now - self._since
+        if elapsed >= SHORTEST_LOOK and (self._ended or elapsed >= LONGEST_LOOK):
+            slow = self._busy >= AHEAD_SECONDS * self._ended
+            self._ahead = 0 if slow else min(MOST_AHEAD, int(self._ended / elapsed * AHEAD_SECONDS))
+            self._ended, self._busy, self._since = 0, 0.0, now
+        return self._ahead
