@@ -19,7 +19,7 @@ from servers import Servers
 
 READY_SECONDS = 60.0
 # Longest time for one measurement; a program that needs more is named as failed.
-LONGEST_SECONDS = 300.0
+LONGEST_SECONDS = 180.0
 SETTLED_SECONDS = 3.0
 
 
@@ -86,19 +86,23 @@ def _drained(
         for worker in workers:
             worker.go()
         nearly = count - STEP * len(workers)
-        while sum(int(worker.said.get("seen", ["0"])[-1]) for worker in workers) < nearly:
-            _pause(workers, deadline, 0.002)
+        while (begun := sum(_seen(worker) for worker in workers)) < nearly:
+            _pause(workers, deadline, 0.002, f"{begun} of {count} handlers began")
         while unfinished():
-            _pause(workers, deadline, 0.002)
+            _pause(workers, deadline, 0.002, "all handlers began, some jobs are unfinished")
         end = time.time()
-    return end - min(float(worker.said["first"][0]) for worker in workers if "first" in worker.said)
+    return end - min(float(first) for worker in workers for first in worker.said.get("first", []))
 
 
-def _pause(workers: Sequence[Child], deadline: float, seconds: float) -> None:
+def _seen(worker: Child) -> int:
+    return int(worker.said.get("seen", ["0"])[-1])
+
+
+def _pause(workers: Sequence[Child], deadline: float, seconds: float, so_far: str) -> None:
     for worker in workers:
         worker.check()
     if time.monotonic() > deadline:
-        raise Failed(f"not done after {LONGEST_SECONDS:.0f} s")
+        raise Failed(f"not done in time: {so_far}")
     time.sleep(seconds)
 
 
@@ -110,8 +114,8 @@ def measure_latency(program: Program, servers: Servers, size: Size) -> Values:
         # The first one pays for connections and imports that later ones find done.
         ask(program.call("pace", url, size.stamps + 1, size.gap_seconds), LONGEST_SECONDS)
         deadline = time.monotonic() + READY_SECONDS
-        while len(worker.said.get("late", [])) <= size.stamps:
-            _pause([worker], deadline, 0.01)
+        while (begun := len(worker.said.get("late", []))) <= size.stamps:
+            _pause([worker], deadline, 0.01, f"{begun} of {size.stamps + 1} stamps began")
         return spread_of(worker.said["late"][1:])
 
 

@@ -136,7 +136,7 @@ PROGRAMS = (
     _peer(
         "celery",
         _python("peers/peer_celery.py"),
-        "LLEN celery",
+        "LLEN celery;HLEN unacked",
         "bulk single drain drain2 latency idle",
         engine="redis",
         count=FEW,

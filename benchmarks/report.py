@@ -35,6 +35,7 @@ KEYS = {
     "idle": ("percent", "mb"), "herd": ("seconds",), "herd100k": ("seconds",),
 }  # fmt: skip
 ENGINES = {POSTGRES: "PostgreSQL, synced commits", SQLITE: "SQLite, `synchronous=FULL`"}
+REDIS = {"redis": "Redis, not synced: shown and not compared"}
 KINDS = ("rota", "peer", "limit")
 PERCENTILES = (10, 25, 50, 75, 90, 95, 99)
 
@@ -93,8 +94,8 @@ def _page(results: Results, verdicts: list[Verdict], images: dict[str, str]) -> 
         page += [f"- {name}: {reason}" for name, reason in sorted(results.failures.items())]
         page += [""]
     page += ["## All figures", ""]
-    for engine in ENGINES:
-        page += _all_figures(results, engine)
+    for engine, title in (ENGINES | REDIS).items():
+        page += _all_figures(results, engine, title)
     page += ["## Versions", "", "| | version |", "|---|---|"]
     page += [f"| {name} | {version} |" for name, version in sorted(results.versions.items())]
     return page
@@ -135,19 +136,19 @@ def _best(summary: Summary | None, key: str, *, brief: bool = False) -> str:
     return f"{value} ({name})" if brief else f"{name} {value}"
 
 
-def _all_figures(results: Results, engine: str) -> list[str]:
+def _all_figures(results: Results, engine: str, title: str) -> list[str]:
     table = [
-        f"{ENGINES[engine]}:",
+        f"{title}:",
         "",
         "| | program | median | least - most |",
         "|---|---|---|---|",
     ]
-    for measure, title in TITLES.items():
+    for measure, thing in TITLES.items():
         for key in KEYS.get(measure, ("rate",)):
             for kind in KINDS:
                 for one in results.summaries(engine, measure, key, kind):
                     name = f"limit: {one.program}" if kind == "limit" else one.program
-                    shown = title if key in ("rate", "seconds") else f"{title}, {key}"
+                    shown = thing if key in ("rate", "seconds") else f"{thing}, {key}"
                     span = f"{_value(one.least, key)} - {_value(one.most, key)}"
                     table.append(f"| {shown} | {name} | {_value(one.median, key)} | {span} |")
     return [*table, ""]

@@ -44,9 +44,8 @@ class Results:
         """Of all programs of a kind, the best first."""
         values: dict[str, list[float]] = {}
         for one in self.figures:
-            # Celery's broker stands in for a database in the comparison with PostgreSQL.
-            same = one.engine == engine or (one.engine == "redis" and engine == "postgres")
-            if same and (one.measure, one.kind) == (measure, kind) and key in one.values:
+            about = (one.engine, one.measure, one.kind)
+            if about == (engine, measure, kind) and key in one.values:
                 values.setdefault(one.program, []).append(one.values[key])
         found = [
             Summary(program, statistics.median(all_), min(all_), max(all_))

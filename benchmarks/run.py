@@ -133,9 +133,9 @@ def _round(
         began = time.monotonic()
         try:
             values = MEASURES[measure](program, servers, size)
-        except Failed as fault:
-            results.failures[what] = str(fault)
-            shown = f"failed: {fault}"
+        except Exception as fault:  # one program's fault is not the others'
+            results.failures[what] = str(fault) or repr(fault)
+            shown = f"failed: {fault!r}"
         else:
             results.figures.append(
                 Figure(

@@ -30,7 +30,9 @@ STEP = 500
 
 
 def say(word: str, value: object = "") -> None:
-    print(word, value, flush=True)
+    # One write: handlers speak in threads, and a line must stay whole.
+    sys.stdout.write(f"{word} {value}\n")
+    sys.stdout.flush()
 
 
 def gate() -> None:

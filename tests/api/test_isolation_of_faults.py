@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import rota
@@ -72,7 +73,7 @@ def test_an_executor_that_answers_nonsense_fails_its_runs_and_no_others(
 
 def test_an_outcome_that_the_store_refuses_is_a_failed_attempt(app: rota.Rota) -> None:
     refused = Outcome(kind="succeeded", result="fine")
-    object.__setattr__(refused, "result", object())
+    msgspec.structs.force_setattr(refused, "result", object())
     app.executor("odd", Odd(refused))
     app.add_job(Job(name="odd", executor="odd"))
 

@@ -25,8 +25,22 @@ TRIES = 3
 HINTS: Mapping[str, Mapping[str, str]] = {
     "claim.let_go_unknown": {"ROTA_FAIL_AT": "claim.commit.before:1"},
 }
-AT_THE_END = ("forget_worker",)
+# Where each call that writes is met: in the everyday life of processes under load, when a store
+# is made, when a process stops. What only operators and handlers ask for is not met at all; that
+# it can be repeated after a crash anywhere is tested in conformance/test_points.py.
+EVERYDAY = (
+    "admit", "cancel_run", "claim", "enqueue", "enqueue_on", "fire", "fold_ledger",
+    "forget_old_workers", "insert_runs", "promote", "prune", "put_worker", "renew_runs", "settle",
+    "sweep",
+)  # fmt: skip
 AT_THE_BEGINNING = ("migrate", "put_jobs", "put_schedule", "insert_queues")
+AT_THE_END = ("forget_worker",)
+OPERATORS = (
+    "acquire_lock", "adopt", "check_home", "count_uncounted", "delete_run", "drop_schedule",
+    "extend_lock", "insert_logs", "park_schedules", "pause_queue", "pause_run", "pause_schedule",
+    "record_action", "redo_run", "release_lock", "resume_queue", "resume_run", "resume_schedule",
+    "set_dispatch", "set_progress",
+)  # fmt: skip
 
 
 def kills(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:

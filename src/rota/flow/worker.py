@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
 from rota.errors import RotaError
-from rota.executors.protocol import Context, Executor
+from rota.executors.protocol import Executor
 from rota.flow.claim import Claim
 from rota.flow.events import Events, started_event
 from rota.flow.loop import Loop
@@ -44,14 +44,6 @@ LOOP_STOP_SECONDS = 10.0
 LOST_KEPT = 10_000
 STAND_BY_SECONDS = 0.002
 GIVE_BACK_SECONDS = 1.0
-
-
-@runtime_checkable
-class StartsAsync(Protocol):
-    """An executor that can run a handler without a thread of its own."""
-
-    def start(self, context: Context, done: Callable[[Outcome], None]) -> bool:
-        """True if it was taken; `done` is called with the outcome. False: call run()."""
 
 
 class Executors(Protocol):
@@ -216,14 +208,15 @@ class Worker:
             return execution
 
     def _begin(self, execution: Execution) -> Executor | None:
-        """Begin a run that has a slot. Its executor, if a thread has to call that."""
+        """Begin a run that has a slot. Its executor, if a thread has to call that: one that can
+        run a handler without a thread has `start(context, done)`, which is true if it does."""
         try:
             executor = self.executors.get(execution.job.executor)
             self._announce(execution)
-            if isinstance(executor, StartsAsync):
+            if (start := getattr(executor, "start", None)) is not None:
                 execution.begin()
                 execution.threadless = True  # before it is: it may end at once
-                if executor.start(execution.context, execution.handler_returned):
+                if start(execution.context, execution.handler_returned):
                     self._watch_deadline(execution)
                     return None
                 execution.threadless, execution.started_at = False, None
