@@ -12,7 +12,7 @@ from tests.fault.campaign import Campaign, Failed, Verdict
 from tests.fault.checker import SHOWN
 from tests.fault.parts import PARTS
 from tests.fault.zygote import Zygote
-from tests.support.postgres import Cluster, Server
+from tests.support.postgres import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVES = Path(os.environ.get("ROTA_TEST_ARCHIVES", ROOT / "build" / "faults"))
@@ -66,12 +66,11 @@ class Bench:
     ) -> Verdict:
         """One part. A broken promise is archived, and the error says how to try it again."""
         part = PARTS[name]
-        server = self.server if isinstance(self.server, Cluster) else None
         with self.campaign(
             engine, seed=seed, lease=part.lease, environment=environment
         ) as campaign:
             try:
-                verdict = part.run(campaign, times, server)
+                verdict = part.run(campaign, times, self)
             except BaseException as fault:
                 if not isinstance(fault, Exception):
                     raise

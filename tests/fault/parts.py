@@ -13,14 +13,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tests.fault.campaign import Campaign, Verdict
+from tests.fault.history import read_rows
 from tests.fault.zygote import Child
 from tests.support.postgres import Cluster
+
+if TYPE_CHECKING:
+    from tests.fault.bench import Bench
 
 PROCESSES = 3
 REACH_SECONDS = 15.0
 TRIES = 3
+STRIDE = 20  # a short campaign dies at every so many points of a beginning
+MOST_POINTS = 2_000
 # What is reached only in a process that something else happens to as well.
 HINTS: Mapping[str, Mapping[str, str]] = {
     "claim.let_go_unknown": {"ROTA_FAIL_AT": "claim.commit.before:1"},
@@ -43,7 +50,7 @@ OPERATORS = (
 )  # fmt: skip
 
 
-def kills(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+def kills(campaign: Campaign, times: int, bench: Bench) -> Verdict:
     """SIGKILL of any process at any moment, also while it starts."""
     begin(campaign)
     for _ in range(times):
@@ -54,7 +61,7 @@ def kills(campaign: Campaign, times: int, server: Cluster | None = None) -> Verd
     return campaign.finish()
 
 
-def zombies(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+def zombies(campaign: Campaign, times: int, bench: Bench) -> Verdict:
     """SIGSTOP for longer than a lease, then SIGCONT: whoever wakes finds that others went on."""
     begin(campaign)
     woken = 0
@@ -70,7 +77,7 @@ def zombies(campaign: Campaign, times: int, server: Cluster | None = None) -> Ve
     return campaign.finish()
 
 
-def sleepers(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+def sleepers(campaign: Campaign, times: int, bench: Bench) -> Verdict:
     """SIGSTOP of a scheduler that has read what is due and has not fired it; others go on."""
     begin(campaign)
     for _ in range(times):
@@ -85,9 +92,10 @@ def sleepers(campaign: Campaign, times: int, server: Cluster | None = None) -> V
     return campaign.finish()
 
 
-def server_crashes(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+def server_crashes(campaign: Campaign, times: int, bench: Bench) -> Verdict:
     """PostgreSQL ends at once, without a checkpoint, and comes back after a while."""
-    assert server is not None
+    server = bench.server
+    assert isinstance(server, Cluster)
     begin(campaign)
     for _ in range(times):
         server.stop(immediate=True)
@@ -108,7 +116,7 @@ def begin(campaign: Campaign) -> None:
 # Crash points
 
 
-def crash_points(campaign: Campaign, times: int, server: Cluster | None = None) -> Verdict:
+def crash_points(campaign: Campaign, times: int, bench: Bench) -> Verdict:
     """A process dies at each point that processes under this load come to, `times` times."""
     record = campaign.folder / "points.txt"
     campaign.environment["ROTA_TEST_POINTS"] = str(record)
@@ -126,6 +134,8 @@ def crash_points(campaign: Campaign, times: int, server: Cluster | None = None) 
             ]:
                 done.result()
             tried.update(waiting)
+    missed = set(EVERYDAY) - {point.partition(".")[0] for point in tried}
+    assert not missed, f"nobody came to any point of {', '.join(sorted(missed))}"
     return campaign.finish()
 
 
@@ -159,11 +169,56 @@ def die_at(campaign: Campaign, place: int, point: str) -> Child:
     return child
 
 
+def beginnings(campaign: Campaign, times: int, bench: Bench) -> Verdict:
+    """A process dies while it makes the store or saves its definitions; the next one completes it.
+
+    Each time in an empty database, at the first, second, ... point until one comes to its end.
+    """
+    engine = "sqlite" if campaign.database.startswith("sqlite") else "postgres"
+    complete = None
+    for number in range(1, MOST_POINTS, max(1, STRIDE // times)):
+        folder = campaign.folder / f"beginning-{number}"
+        folder.mkdir()
+        with bench.database(engine, folder) as database:
+            told = {"database": database, "notes": str(campaign.notes)}
+            doomed = {"ROTA_CRASH_AT": f"any:{number}"}
+            died = begin_once(campaign, environment=doomed, **told) == -signal.SIGKILL
+            assert begin_once(campaign, **told) == 0
+            made = definitions(database)
+        if complete is not None and made != complete:
+            told = f"after a crash at point {number} of the beginning there is {made}"
+            return Verdict(counts=campaign.counts, violations=[told])
+        complete = made
+        if not died:
+            return Verdict(counts=campaign.counts)
+        campaign.tally("crash point")
+    raise AssertionError(f"a beginning has more than {MOST_POINTS} points")
+
+
+def begin_once(campaign: Campaign, **told: Any) -> int:
+    campaign.born += 1
+    name = f"b.{campaign.born}"
+    return campaign.zygote.fork(name, "tests.fault.serve:begin", name=name, **told).wait()
+
+
+def definitions(database: str) -> dict[str, Any]:
+    found = read_rows(database, ("meta", "jobs", "schedules", "queues", "schedule_changes"))
+    return {
+        "schedules": sorted(
+            (row["name"], row["expr"], row["overlap"]) for row in found["schedules"]
+        ),
+        "changes": len(found["schedule_changes"]),
+        "jobs": sorted(row["name"] for row in found["jobs"]),
+        "queues": sorted(row["name"] for row in found["queues"]),
+        "meta": sorted(row["key"] for row in found["meta"]),
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """`fault` names what is counted; `durable` needs a PostgreSQL of its own, with fsync."""
 
-    run: Callable[[Campaign, int, Cluster | None], Verdict]
+    run: Callable[[Campaign, int, Bench], Verdict]
     fault: str
     engines: tuple[str, ...] = ("sqlite", "postgres")
     lease: float = 2.0
@@ -175,6 +230,7 @@ PARTS = {
     "zombies": Part(run=zombies, fault="zombie", lease=1.0),
     "sleepers": Part(run=sleepers, fault="sleeping scheduler"),
     "crash-points": Part(run=crash_points, fault="crash point"),
+    "beginnings": Part(run=beginnings, fault="crash point"),
     "server-crashes": Part(
         run=server_crashes, fault="PostgreSQL crash", engines=("postgres",), durable=True
     ),

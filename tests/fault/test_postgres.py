@@ -18,3 +18,7 @@ def test_a_crash_at_every_point_breaks_no_promise(postgres_bench: Bench) -> None
 
 def test_those_who_wake_after_their_lease_break_no_promise(postgres_bench: Bench) -> None:
     assert postgres_bench.run("zombies", "postgres", seed=1, times=15).counts["zombie"] == 15
+
+
+def test_a_crash_while_the_store_is_made_leaves_it_to_the_next(postgres_bench: Bench) -> None:
+    assert postgres_bench.run("beginnings", "postgres", seed=1, times=1).counts["crash point"] > 5
