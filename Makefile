@@ -38,8 +38,8 @@ check: $(READY) ## Lint, formatting, types, and which room may import which
 simulate: $(READY) ## Try 2,000 seeds of the simulation (one of them: make simulate SEED=17)
 	@$(BIN)/python -m tests.simulation $(or $(SEED),--seeds $(SEEDS))
 
-faults: $(READY) ## Kill real processes and databases, for longer than make test does
-	@$(BIN)/python scripts/test.py --long fault
+faults: $(READY) ## Run the long campaign of faults, resumable, and write docs/reliability.md
+	@$(BIN)/python scripts/faults.py
 
 bench: $(BENCH)/.installed ## Measure Rota beside its peers, three rounds; writes docs/benchmarks.md
 	@$(BENCH)/bin/python benchmarks/run.py
