@@ -31,6 +31,7 @@ class Row:
 class Verdict:
     row: Row
     rota: Summary | None
+    rotas: int  # of sync and async handlers, how many were measured
     peer: Summary | None
     limits: list[Summary]
     ratio: float | None
@@ -45,7 +46,10 @@ class Verdict:
         return f"≥ {row.factor:g} x {of}" + (" (stretch)" if row.stretch else "")
 
 
-UNITS = {"rate": "/s", "p50": "ms", "p99": "ms", "seconds": "s", "percent": "%", "mb": "MB"}
+UNITS = {
+    "rate": "/s", "p50": "ms", "p99": "ms", "seconds": "s", "percent": "%", "mb": "MB",
+    "import": "s", "cli": "s", "up": "s",
+}  # fmt: skip
 
 POSTGRES, SQLITE = "postgres", "sqlite"
 GRAPHILE, PGQUEUER, HUEY = "graphile-worker", "pgqueuer", "huey, unsynced"
@@ -77,6 +81,9 @@ ROWS = (
     _most("start against due time, p99", POSTGRES, "due", "p99", 20),
     _most("idle worker, CPU", POSTGRES, "idle", "percent", 0.5),
     _most("idle worker, memory", POSTGRES, "idle", "mb", 60),
+    _most("start-up: import rota", POSTGRES, "start", "import", 0.15),
+    _most("start-up: a command", POSTGRES, "start", "cli", 0.3),
+    _most("start-up: rota up has begun a run", POSTGRES, "start", "up", 1),
     _most("10,000 schedules due at once", POSTGRES, "herd", "seconds", 0.6),
     _most("100,000 schedules due at once", POSTGRES, "herd100k", "seconds", 3.5),
     _ratio("bulk enqueue", "bulk", 4, HUEY),
@@ -96,7 +103,8 @@ def judge(row: Row, results: Results) -> Verdict:
     def found(kind: str, measure: str = row.measure) -> list[Summary]:
         return results.summaries(row.engine, measure, row.key, kind)
 
-    rota = next(iter(found("rota")), None)
+    rotas = found("rota")
+    rota = next(iter(rotas), None)
     limits = found("limit", LIMIT_MEASURE.get((row.engine, row.measure), row.measure))
     peers = {one.program: one for one in found("peer")}
     best = next(iter(peers.values()), None)
@@ -110,6 +118,7 @@ def judge(row: Row, results: Results) -> Verdict:
     return Verdict(
         row=row,
         rota=rota,
+        rotas=len(rotas),
         peer=peer,
         limits=limits,
         ratio=ratio,

@@ -7,6 +7,7 @@ database is asked only near the end, when the handlers have told that nearly all
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from children import Child, Failed, ask, children, cpu_seconds, resident_mb
 from peers.common import STEP
-from programs import Program
+from programs import HERE, Program
 from servers import Servers
 
 READY_SECONDS = 60.0
@@ -168,6 +169,12 @@ def herd(schedules: int) -> Measure:
     return measure
 
 
+def measure_start(program: Program, servers: Servers, size: Size) -> Values:
+    with servers.database(program.engine) as url:
+        said = ask([sys.executable, str(HERE / "startup.py"), url], LONGEST_SECONDS)
+    return {name: float(said[name][0]) for name in ("import", "cli", "up")}
+
+
 MEASURES: dict[str, Measure] = {
     "bulk": measure_bulk,
     "unnest": measure_unnest,
@@ -175,12 +182,14 @@ MEASURES: dict[str, Measure] = {
     "single10": measure_single10,
     "drain": drain("work", 1),
     "drain2": drain("work", 2),
+    "drain4": drain("work", 4),
     "loop": drain("loop", 1),
     "loop2": drain("loop", 2),
     "latency": measure_latency,
     "own": measure_own,
     "due": measure_due,
     "idle": measure_idle,
+    "start": measure_start,
     "herd": herd(10_000),
     "herd100k": herd(100_000),
 }

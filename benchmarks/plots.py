@@ -1,4 +1,4 @@
-"""Plots as plain SVG: bars, and lines over a logarithmic scale."""
+"""Plots as plain SVG: bars, and lines on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from html import escape
 
 ROTA, LIMIT, PEER = "#2563eb", "#94a3b8", "#d97706"
 COLOURS = {"rota": ROTA, "limit": LIMIT, "peer": PEER}
-LINES = ("#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#0891b2", "#64748b", "#be185d")
+LINES = (
+    "#2563eb", "#60a5fa", "#d97706", "#059669", "#dc2626", "#7c3aed", "#0891b2", "#be185d",
+    "#64748b", "#cbd5e1",
+)  # fmt: skip
 WIDTH, LABEL, BAR, GAP, HEAD = 760, 190, 18, 6, 34
 INK = "#334155"
 
@@ -36,18 +39,17 @@ def bars(groups: Mapping[str, Sequence[Bar]], unit: str) -> str:
     return _svg(top, body)
 
 
-def lines(series: Mapping[str, Points], x_title: str, y_title: str, *, log_x: bool = False) -> str:
-    """One line for each name, over a logarithmic scale of values."""
+def lines(series: Mapping[str, Points], x_title: str, y_title: str) -> str:
+    """One line for each name: values on a logarithmic scale, at steps of equal width."""
     height, left, bottom, top = 400, 64, 350, 30
     right = WIDTH - 190
-    xs = [x for points in series.values() for x, _ in points]
+    steps = sorted({x for points in series.values() for x, _ in points})
     ys = [max(y, 1e-6) for points in series.values() for _, y in points]
     low, high = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)))
     high = max(high, low + 1)
 
     def place_x(x: float) -> float:
-        begin, end, at = (_log(v) if log_x else v for v in (min(xs), max(xs), x))
-        return left + (right - left) * (at - begin) / ((end - begin) or 1)
+        return left + (right - left) * steps.index(x) / max(1, len(steps) - 1)
 
     def place_y(y: float) -> float:
         return bottom - (bottom - top) * (math.log10(max(y, 1e-6)) - low) / (high - low)
@@ -57,7 +59,7 @@ def lines(series: Mapping[str, Points], x_title: str, y_title: str, *, log_x: bo
         y = place_y(10.0**power)
         body.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e2e8f0"/>')
         body.append(_text(left - 8, y + 4, f"{10.0**power:g}", anchor="end"))
-    for x in sorted(set(xs)):
+    for x in steps:
         body.append(_text(place_x(x), bottom + 20, _short(x), anchor="middle"))
     for points, colour in zip(series.values(), _colours(), strict=False):
         path = " ".join(f"{place_x(x):.1f},{place_y(y):.1f}" for x, y in points)
@@ -76,10 +78,6 @@ def _legend(names: Mapping[str, Points], x: float, top: float) -> Iterator[str]:
 def _colours() -> Iterator[str]:
     while True:
         yield from LINES
-
-
-def _log(value: float) -> float:
-    return math.log10(max(value, 1))
 
 
 def _short(value: float) -> str:

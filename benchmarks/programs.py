@@ -42,8 +42,8 @@ def _exists(table: str, condition: str = "true") -> str:
     return f"SELECT EXISTS (SELECT 1 FROM {table} WHERE {condition})"
 
 
-ROTA_MEASURES = "bulk single single10 drain drain2 latency idle"
-LIMIT_MEASURES = "bulk single single10 drain drain2 loop loop2 latency"
+ROTA_MEASURES = "bulk single single10 drain drain2 drain4 latency idle"
+LIMIT_MEASURES = "bulk single single10 drain drain2 drain4 loop loop2 latency"
 # On PostgreSQL the tables are in a schema of their own; on SQLite their names begin with it.
 UNFINISHED = "finished_at IS NULL"
 LIMITS = {"postgres": "limits.py", "sqlite": "limits_sqlite.py"}
@@ -87,7 +87,9 @@ def _peer(
 
 PROGRAMS = (
     _rota("async", "postgres", ROTA_MEASURES),
-    _rota("thread", "postgres", "drain drain2 latency idle loop loop2 due herd herd100k"),
+    _rota(
+        "thread", "postgres", "drain drain2 drain4 latency idle loop loop2 due start herd herd100k"
+    ),
     _rota("async", "sqlite", "bulk drain latency own idle"),
     _rota("thread", "sqlite", "drain latency own idle loop due herd herd100k"),
     _limit("minimal row", "postgres", "minimal", "bench", LIMIT_MEASURES + " unnest herd herd100k"),
@@ -104,7 +106,7 @@ PROGRAMS = (
         "graphile-worker",
         _node("graphile_worker.mjs"),
         _exists("graphile_worker._private_jobs"),
-        "bulk single drain drain2 latency idle",
+        "bulk single drain drain2 drain4 latency idle",
     ),
     _peer(
         "pg-boss",
@@ -130,7 +132,7 @@ PROGRAMS = (
         "dbos",
         _python("peers/peer_dbos.py"),
         _exists("dbos.workflow_status", "status IN ('ENQUEUED', 'PENDING')"),
-        "single drain drain2 latency idle",
+        "single drain drain2 latency due idle",
         count=FEW // 3,
     ),
     _peer(

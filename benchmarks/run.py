@@ -38,7 +38,7 @@ GROWTH = ROOT / "build" / "growth.json"
 
 QUICK = Size(jobs=10_000, singles=1_000, stamps=60, idle_seconds=5, due_seconds=5)
 QUICK_PEERS = ("pgqueuer", "graphile-worker", "pg-boss", "huey, unsynced")
-QUICK_LEAVES_OUT = frozenset({"herd100k", "single10", "unnest"})
+QUICK_LEAVES_OUT = frozenset({"herd100k", "single10", "unnest", "drain4"})
 CHECK = Size(jobs=100, singles=20, stamps=5, idle_seconds=1, due_seconds=3)
 CHECK_MEASURES = frozenset({"bulk", "single", "drain", "loop", "latency", "own", "due"})
 
@@ -61,6 +61,8 @@ def main() -> int:
                 results.save(RAW)
     for name, reason in results.failures.items():
         print(f"not run: {name}: {reason}")
+    if not (options.check or options.quick or options.only or options.measures):
+        _grow()
     if options.check:
         return int(any(name.startswith("Rota") for name in results.failures))
     _finish(results)
@@ -152,6 +154,13 @@ def _round(
         print(
             f"round {number + 1}, {done}/{len(tasks)}: {what}: {shown} [{took:.0f} s]", flush=True
         )
+
+
+def _grow() -> None:
+    """What the verbs cost as rows pile up; its figures become a plot of the page."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "growth.py"), "--parts=runs"]
+    if subprocess.run([*command, f"--json={GROWTH}"], cwd=ROOT).returncode:
+        print("not run: growth")
 
 
 def _finish(results: Results) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from datetime import datetime
 from importlib.metadata import version
 
 from common import Seen, Timed, gate, main, say, stamp
@@ -27,6 +28,11 @@ def stamped(sent: float) -> None:
     stamp(sent)
 
 
+@DBOS.workflow(name="tick")
+def tick(due: datetime, context: object) -> None:
+    stamp(due.timestamp())
+
+
 def launch(url: str) -> None:
     config: DBOSConfig = {
         "name": "bench",
@@ -34,6 +40,8 @@ def launch(url: str) -> None:
         "log_level": "ERROR",
         "application_version": "1",
         "sys_db_pool_size": 20,
+        # How soon it sees a new schedule.
+        "scheduler_polling_interval_sec": 1.0,
     }
     DBOS(config=config)
     DBOS.launch()
@@ -73,11 +81,19 @@ def work(url: str) -> None:
     threading.Event().wait()
 
 
+def due(url: str) -> None:
+    launch(url)
+    DBOS.create_schedule(
+        schedule_name="tick", workflow_fn=tick, schedule="* * * * * *", queue_name=QUEUE
+    )
+    threading.Event().wait()
+
+
 if __name__ == "__main__":
     logging.basicConfig(level=logging.ERROR)
     main(
         {
             "version": lambda: say("version", version("dbos")),
-            **{verb.__name__: verb for verb in (setup, bulk, single, pace, work)},
+            **{verb.__name__: verb for verb in (setup, bulk, single, pace, work, due)},
         }
     )

@@ -1,7 +1,7 @@
 // pg-boss: bulk insert, and its fetch and complete in a loop, which is its fastest documented way.
 
 import { PgBoss } from "pg-boss";
-import { gate, main, now, say, Seen, timed, versionOf } from "./common.mjs";
+import { gate, main, say, Seen, timed, versionOf } from "./common.mjs";
 
 const QUEUE = "noop";
 const BULK = 10_000;
@@ -46,7 +46,6 @@ const verbs = {
     const boss = await open(connectionString);
     const seen = new Seen();
     await gate();
-    say("first", now());
     for (;;) {
       const jobs = await boss.fetch(QUEUE, { batchSize: BATCH });
       if (!jobs.length) break;
