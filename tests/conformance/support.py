@@ -21,7 +21,7 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.plan import FirePlan, plan_fire
 from rota.model.retry import Retry
-from rota.model.run import Claimed, NewRun, Run
+from rota.model.run import Alike, Claimed, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Probe, Row
@@ -167,7 +167,12 @@ def enqueue(store: Store, **options: Any) -> str:
 
 def enqueue_many(store: Store, count: int, **options: Any) -> list[str]:
     """The ids of runs made now, in one call."""
-    return [made.id for made in store.enqueue([new_run(**options) for _ in range(count)])]
+    return [made.id for made in store.enqueue(alike(count, **options))]
+
+
+def alike(count: int, **options: Any) -> Alike:
+    """Runs as a program makes them in bulk."""
+    return Alike(new_run(**options), [str(uuid4()) for _ in range(count)], ["{}"] * count)
 
 
 def claim(

@@ -163,7 +163,7 @@ def do_fire(store: Store, clock: VirtualClock) -> None:
 
 
 def do_enqueue(store: Store, clock: VirtualClock) -> None:
-    enqueue(store)
+    enqueue_many(store, 2)
     store.enqueue([new_run(key="k", concurrency_key="key 1"), new_run(key="k")])
 
 
@@ -259,7 +259,7 @@ CALLS = [
 # Statements that each call must have sent, so that a plan nobody asked for is not taken for good.
 SENT = {
     "do_fire": {"due_schedules", "next_fire_at", "advance_schedules", "take_slots", "count_held"},
-    "do_enqueue": {"insert_runs", "take_keys"},
+    "do_enqueue": {"insert_alike_runs", "insert_runs", "take_keys"},
     "do_promote": {"promote_runs", "next_due_at"},
     "do_admit": {"held_keys"},
     "do_claim": {"claim_runs", "let_go_unknown"},

@@ -20,13 +20,14 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.plan import FirePlan
 from rota.model.retry import ONCE
-from rota.model.run import Claimed, NewRun, Run
+from rota.model.run import Alike, Claimed, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
     Place,
     VirtualClock,
+    alike,
     all_runs,
     claim,
     claim_one,
@@ -153,11 +154,11 @@ class Enqueue(Verb):
 
 
 class EnqueuePlain(Verb):
-    name = "insert_runs"
-    runs: list[NewRun]
+    name = "enqueue"
+    runs: Alike
 
     def prepare(self) -> None:
-        self.runs = [new_run() for _ in range(3)]
+        self.runs = alike(3)
 
     def call(self, store: Store) -> object:
         return store.enqueue(self.runs)

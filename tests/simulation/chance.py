@@ -19,12 +19,12 @@ def one_source_of_chance(seed: int, clock: VirtualClock) -> Iterator[None]:
     chance = random.Random(seed + 1)
     time = SimpleNamespace(monotonic=clock.monotonic)
 
-    def new_run_id() -> str:
-        return str(UUID(int=chance.getrandbits(128), version=4))
+    def new_run_ids(count: int) -> list[str]:
+        return [str(UUID(int=chance.getrandbits(128), version=4)) for _ in range(count)]
 
     replaced = {
         "rota.flow.fire.random": chance,
-        "rota.flow.enqueue.new_run_id": new_run_id,
+        "rota.flow.enqueue.new_run_ids": new_run_ids,
         "rota.flow.run.time": time,
         "rota.flow.worker.time": time,
         "rota.executors.context.time": time,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,7 +29,7 @@ from rota.model.limits import (
     check_whole,
 )
 from rota.model.retry import MAX_ATTEMPTS
-from rota.model.run import Enqueued, NewRun
+from rota.model.run import Alike, Enqueued, NewRun
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
 
@@ -94,11 +93,14 @@ class Enqueue:
         if options.key is not None and len(payloads) > 1:
             raise Invalid(f"job {job.name!r}: a key with more than one payload names one run only")
         template = self._template(job, options)
-        new_runs = [
-            replace(template, id=new_run_id(), args=encode_args(job, args)) for args in payloads
-        ]
-        if not new_runs:
+        if not payloads:
             return []
+        ids, args = new_run_ids(len(payloads)), [encode_args(job, args) for args in payloads]
+        new_runs: Sequence[NewRun]
+        if template.key is None:
+            new_runs = Alike(template, ids, args)
+        else:
+            new_runs = [replace(template, id=ids[0], args=args[0])]
         if template.queue not in self._queues and connection is None:
             self.storage.ensure_queues([template.queue])
             self._queues.add(template.queue)
@@ -121,7 +123,7 @@ class Enqueue:
         the overlap line like one that does."""
         run = replace(
             self._template(job, _own_options(schedule)),
-            id=new_run_id(),
+            id=new_run_ids(1)[0],
             args=encode_args(job, args),
             overlap_key=overlap_key,
             schedule_id=None if schedule is None else schedule.id,
@@ -170,6 +172,8 @@ class Enqueue:
 
 def encode_args(job: Job, args: Mapping[str, Any]) -> str:
     """The payload as JSON text, after every check that can be made before it is stored."""
+    if not args and not job.signature.parameters:
+        return "{}"
     try:
         builtin = msgspec.to_builtins(dict(args))
     except RecursionError:
@@ -183,12 +187,20 @@ def encode_args(job: Job, args: Mapping[str, Any]) -> str:
     return text.decode()
 
 
-def new_run_id() -> str:
-    """A random id whose first bits are the time, so that new rows lie together in the index."""
-    raw = bytearray(int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10))
-    raw[6] = (raw[6] & 0x0F) | 0x70
-    raw[8] = (raw[8] & 0x3F) | 0x80
-    return str(uuid.UUID(bytes=bytes(raw)))
+def new_run_ids(count: int) -> list[str]:
+    """Random ids (UUID 7) whose first bits are the time, so that new rows lie together in the
+    index. Written as text by hand: a bulk enqueue makes thousands."""
+    stamp = f"{int(time.time() * 1000):012x}"
+    begin = f"{stamp[:8]}-{stamp[8:]}-7"
+    digits = os.urandom(10 * count).hex()
+    return [
+        f"{begin}{digits[at : at + 3]}-{_VARIANT[digits[at + 3]]}{digits[at + 4 : at + 7]}"
+        f"-{digits[at + 7 : at + 19]}"
+        for at in range(0, 20 * count, 20)
+    ]
+
+
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def find_job(storage: Storage, name: str) -> Job:

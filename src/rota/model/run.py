@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import overload
 
 import msgspec
 
@@ -72,6 +74,27 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wanted_key(self) -> str | None:
         return next(iter(slot_keys(self.overlap_key, self.concurrency_key)), None)
+
+
+class Alike(Sequence[NewRun]):
+    """Runs that differ in their id and arguments alone, and have no idempotency key: stored from
+    what they share, without making each of them."""
+
+    def __init__(self, template: NewRun, ids: Sequence[str], args: Sequence[str]) -> None:
+        assert template.key is None
+        self.template, self.ids, self.args = template, ids, args
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, place: int) -> NewRun: ...
+    @overload
+    def __getitem__(self, place: slice) -> Alike: ...
+    def __getitem__(self, place: int | slice) -> NewRun | Alike:
+        if isinstance(place, slice):
+            return Alike(self.template, self.ids[place], self.args[place])
+        return msgspec.structs.replace(self.template, id=self.ids[place], args=self.args[place])
 
 
 class Enqueued(msgspec.Struct, frozen=True):

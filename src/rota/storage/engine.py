@@ -60,12 +60,7 @@ class Engine(Protocol):
         """Run `work` in one transaction. It may be called again after a rollback."""
 
     def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        """A transaction that is one statement over many rows."""
-
-    def single_columns(
-        self, name: str, statement: str, /, **columns: Sequence[object]
-    ) -> list[tuple[Any, ...]]:
-        """The same, with rows given column by column: the hot path."""
+        """A transaction that is one statement over many rows: one round trip."""
 
     def on_connection(
         self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True

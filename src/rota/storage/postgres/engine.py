@@ -133,8 +133,6 @@ class PostgresEngine:
         """A transaction that is one statement with plain parameters, in one round trip."""
         return self._single(name, statement, lambda tx: tx._execute_tuples(statement, params))
 
-    single_columns = single_tuples  # a list is bound as an array
-
     def _single(
         self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Any]]
     ) -> list[Any]:

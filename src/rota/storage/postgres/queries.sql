@@ -152,6 +152,25 @@ SELECT k.job, k.key, k.run_id::text FROM {prefix}run_keys k
 -- name: insert_queues
 INSERT INTO {prefix}queues (name) SELECT unnest(:name::text[]) ON CONFLICT (name) DO NOTHING;
 
+-- name: insert_alike_runs
+-- insert_runs for many that differ in id and arguments alone.
+WITH t AS MATERIALIZED (
+    SELECT now, coalesce(:due_at::timestamptz, now + make_interval(secs => :delay_seconds::float8)) AS due
+      FROM (SELECT {now} AS now) AS n
+)
+INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
+SELECT a.id, :job, :queue, :priority::integer,
+       CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
+       due, now, CASE WHEN due <= now THEN now END,
+       :max_attempts::integer, :timeout, :backoff::json, a.args, :overlap_key, :concurrency_key,
+       :concurrency_limit::integer, :wanted_key, :schedule_id::bigint, :occurrence::timestamptz,
+       :retry_of, :created_by, :correlation_id, :trace
+  FROM t, unnest(:id::uuid[], :args::json[]) WITH ORDINALITY AS a(id, args, place)
+ ORDER BY a.place
+ON CONFLICT (id) DO NOTHING;
+
 -- name: insert_runs
 -- The id comes from the caller: after a lost answer the same insert can be sent again.
 -- Ordered, because seq is given out as rows are inserted, and seq is the order of the line.
@@ -349,7 +368,7 @@ UPDATE {prefix}runs AS r
   FROM t, unnest(:seq::bigint[], :ran_seconds::float8[], :result::json[])
           AS a(seq, ran_seconds, result)
  WHERE r.seq = a.seq AND r.attempt = 1 AND r.state || '' = 'running'
-RETURNING r.seq, r.state;
+RETURNING r.seq;
 
 -- name: settle_runs
 -- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.

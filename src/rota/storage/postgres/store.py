@@ -8,10 +8,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import MissingExtra, Unknown
-from rota.model.run import Claimed, Enqueued, NewRun, Run
+from rota.model.outcome import Settlement
+from rota.model.run import Alike, Claimed, Enqueued, NewRun, Run
+from rota.model.transitions import SUCCEEDED
 from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.scripts.admit import HELD_PER_KEY
+from rota.storage.scripts.settle import Settled
 from rota.storage.store import Store
 
 if TYPE_CHECKING:
@@ -42,6 +45,17 @@ class PostgresStore(Store):
         )
         return [rows.claimed(row) for row in found]
 
+    def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
+        """One statement, which is the whole transaction."""
+        answers = self.engine.single_tuples(
+            "settle",
+            "succeed_runs",
+            seq=[one.run.seq for one in plain],
+            ran_seconds=[rows.seconds(one.ran_for) for one in plain],
+            result=[one.outcome.result for one in plain],
+        )
+        return [Settled(seq, SUCCEEDED) for (seq,) in answers]
+
     def _admit_keys(self, tx: Transaction, keys: Collection[str]) -> int:
         """All keys in one statement, and another one for runs that go on to want a second slot."""
         admitted = 0
@@ -65,8 +79,16 @@ class PostgresStore(Store):
             connection, lambda tx: self._insert(tx, new_runs), notify=notify
         )
 
+    def _enqueue_alike(self, new_runs: Alike) -> list[Enqueued]:
+        """One round trip."""
+        self.engine.single_tuples("enqueue", "insert_alike_runs", **_alike(new_runs))
+        return [Enqueued(id, True) for id in new_runs.ids]
+
     def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:
         """The idempotency keys of all runs are taken at once."""
+        if isinstance(new_runs, Alike):
+            tx.tuples("insert_alike_runs", **_alike(new_runs))
+            return [Enqueued(id, True) for id in new_runs.ids]
         owners = self._take_keys(tx, new_runs)
         answers = [
             Enqueued(id=owner, created=owner == run.id)
@@ -112,6 +134,14 @@ class PostgresStore(Store):
         if run_id is not None and not _UUID.fullmatch(run_id):
             return []
         return super().list_events(run_id=run_id, before=before, limit=limit)
+
+
+def _alike(new_runs: Alike) -> dict[str, object]:
+    return {
+        **rows.new_run_row(new_runs.template),
+        "id": list(new_runs.ids),
+        "args": list(new_runs.args),
+    }
 
 
 # A run's id is a uuid in its column; a text that is none names no run, here as on other engines.

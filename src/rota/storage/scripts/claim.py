@@ -68,9 +68,8 @@ class ClaimScript(Script):
         seqs = [seq for _, _, seq in picked[:limit]]
         if not seqs:
             return []
-        made = tx.tuples(
-            "claim_runs", seqs=seqs, worker_id=worker_id, lease_seconds=lease_seconds
-        )
+        tx.tuples("claim_runs", seqs=seqs, worker_id=worker_id, lease_seconds=lease_seconds)
+        made = tx.tuples("claimed_runs", seqs=seqs)
         places = {seq: place for place, seq in enumerate(seqs)}
         return sorted(made, key=lambda row: places[row[0]])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.model.run import Enqueued, NewRun
+from rota.model.run import Alike, Enqueued, NewRun
 from rota.storage import rows
 from rota.storage.engine import Transaction
 from rota.storage.scripts.admit import AdmitScript
@@ -14,10 +14,8 @@ from rota.storage.scripts.admit import AdmitScript
 class EnqueueScript(AdmitScript):
     def enqueue(self, new_runs: Sequence[NewRun]) -> list[Enqueued]:
         """Insert runs in one transaction of our own, which may take free slots."""
-        if not any(run.key or run.wanted_key for run in new_runs):
-            # Nothing to decide: the ids are the caller's, so that a repeat inserts nothing.
-            self.engine.single("insert_runs", [rows.new_run_row(run) for run in new_runs])
-            return [Enqueued(id=run.id, created=True) for run in new_runs]
+        if isinstance(new_runs, Alike) and new_runs.template.wanted_key is None:
+            return self._enqueue_alike(new_runs)
 
         def work(tx: Transaction) -> list[Enqueued]:
             answers = self._insert(tx, new_runs)
@@ -25,6 +23,10 @@ class EnqueueScript(AdmitScript):
             return answers
 
         return self.engine.write("enqueue", work)
+
+    def _enqueue_alike(self, new_runs: Alike) -> list[Enqueued]:
+        """Nothing to decide: the ids are the caller's, so that a repeat inserts nothing."""
+        return self.engine.write("enqueue", lambda tx: self._insert(tx, new_runs))
 
     def enqueue_on(
         self, connection: Any, new_runs: Sequence[NewRun], *, notify: bool = True
@@ -45,6 +47,12 @@ class EnqueueScript(AdmitScript):
         self.engine.single("insert_queues", [{"name": name} for name in sorted(set(names))])
 
     def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:
+        if isinstance(new_runs, Alike):
+            shared = rows.new_run_row(new_runs.template)
+            del shared["id"], shared["args"]
+            pairs = list(zip(new_runs.ids, new_runs.args, strict=True))
+            tx.tuples("insert_alike_runs", rows=pairs, **shared)
+            return [Enqueued(id, True) for id in new_runs.ids]
         answers: list[Enqueued] = []
         insert: list[NewRun] = []
         for run in new_runs:

@@ -131,11 +131,6 @@ class SqliteEngine:
             return []
         return self.write(name, lambda tx: tx.many(name, rows))
 
-    def single_columns(
-        self, name: str, statement: str, /, **columns: Sequence[object]
-    ) -> list[tuple[Any, ...]]:
-        return self.write(name, lambda tx: tx.columns(statement, **columns))
-
     def _commit_group(self) -> None:
         with self._guard:
             group = [self._pending.popleft() for _ in range(min(GROUP, len(self._pending)))]

@@ -108,6 +108,22 @@ SELECT run_id FROM {prefix}run_keys WHERE job = :job AND key = :key;
 -- name: insert_queues
 INSERT INTO {prefix}queues (name) VALUES (:name) ON CONFLICT (name) DO NOTHING;
 
+-- name: insert_alike_runs
+-- insert_runs for many that differ in id and arguments alone.
+INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
+SELECT value ->> 0, :job, :queue, :priority,
+       CASE WHEN due > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       due, {now}, CASE WHEN due <= {now} THEN {now} END,
+       :max_attempts, :timeout, :backoff, value ->> 1, :overlap_key, :concurrency_key,
+       :concurrency_limit, :wanted_key, :schedule_id, :occurrence, :retry_of, :created_by,
+       :correlation_id, :trace
+  FROM (SELECT coalesce(:due_at, {now} + CAST(:delay_seconds * 1000000 AS INTEGER)) AS due),
+       json_each(:rows)
+ WHERE true
+ON CONFLICT (id) DO NOTHING;
+
 -- name: insert_runs
 -- The id comes from the caller: after a lost answer the same insert can be sent again.
 INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
@@ -177,18 +193,24 @@ SELECT name FROM {prefix}queues
    AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on');
 
 -- name: pick_runs
-SELECT -priority AS place, due_at, seq FROM {prefix}runs
- WHERE state = 'queued' AND queue = :queue AND job IN (SELECT value FROM json_each(:jobs))
- ORDER BY priority DESC, due_at, seq LIMIT :limit;
+SELECT json_group_array(json_array(-priority, due_at, seq)) AS "place,due_at,seq"
+  FROM (SELECT priority, due_at, seq FROM {prefix}runs
+         WHERE state = 'queued' AND queue = :queue AND job IN (SELECT value FROM json_each(:jobs))
+         ORDER BY priority DESC, due_at, seq LIMIT :limit);
 
 -- name: claim_runs
 UPDATE {prefix}runs
    SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = {now},
        started_at = {now}, lease_until = {now} + CAST(:lease_seconds * 1000000 AS INTEGER)
- WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'queued'
-RETURNING seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
-          overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
-          cancel_requested_at, correlation_id, trace;
+ WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'queued';
+
+-- name: claimed_runs
+SELECT json_group_array(json_array(
+           seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
+           overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+           cancel_requested_at, correlation_id, trace))
+       AS "seq,id,job,queue,attempt,failures,lost,max_attempts,args,timeout,backoff,overlap_key,concurrency_key,schedule_id,occurrence,due_at,missed_count,cancel_requested_at,correlation_id,trace"
+  FROM {prefix}runs WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: let_go_unknown
 -- After a claim whose answer was lost: runs this worker owns without knowing it.
@@ -220,6 +242,11 @@ VALUES (:run_seq, :attempt, :at, :level, :text);
 
 ------------------------------------------------------------------------------------- settle
 
+-- name: running_first_attempts
+SELECT json_group_array(json_array(seq)) AS "seq,"
+  FROM {prefix}runs
+ WHERE seq IN (SELECT value FROM json_each(:seqs)) AND attempt = 1 AND state = 'running';
+
 -- name: succeed_runs
 -- settle_runs for what most runs do: succeed at the first attempt and hold no slot.
 UPDATE {prefix}runs
@@ -230,8 +257,7 @@ UPDATE {prefix}runs
        pause_requested_at = NULL, lease_until = NULL
   FROM (SELECT value ->> 0 AS seq, value ->> 1 AS ran_seconds, value ->> 2 AS result
           FROM json_each(:rows)) AS a
- WHERE {prefix}runs.seq = a.seq AND attempt = 1 AND state = 'running'
-RETURNING {prefix}runs.seq, state;
+ WHERE {prefix}runs.seq = a.seq AND attempt = 1 AND state = 'running';
 
 -- name: settle_runs
 -- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 
 
 class SqliteTransaction(Probed):
@@ -68,11 +69,15 @@ class SqliteTransaction(Probed):
         if cursor.description is None:
             return (), []
         names = tuple(column[0] for column in cursor.description)
+        found = cursor.fetchall()
+        if "," in names[0]:
+            # Many rows as one JSON value: to fetch them one by one would mean to wait for the
+            # interpreter's lock as many times, while handlers run.
+            names, found = tuple(names[0].rstrip(",").split(",")), _decode(found[0][0])
         instants = self.engine._shapes.get(names)
         if instants is None:
             instants = tuple(n for n, name in enumerate(names) if is_instant(name))
             self.engine._shapes[names] = instants
-        found = cursor.fetchall()
         return names, [_timed(values, instants) for values in found] if instants else found
 
     def text(self, sql: str, params: Mapping[str, object]) -> None:
