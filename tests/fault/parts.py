@@ -15,6 +15,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.fault import storms
 from tests.fault.campaign import Campaign, Verdict
 from tests.fault.history import read_rows
 from tests.fault.zygote import Child
@@ -234,4 +235,15 @@ PARTS = {
     "server-crashes": Part(
         run=server_crashes, fault="PostgreSQL crash", engines=("postgres",), durable=True
     ),
+    "terminations": Part(
+        run=storms.terminations, fault="terminated session", engines=("postgres",)
+    ),
+    "network": Part(run=storms.network, fault="network fault", engines=("postgres",)),
+    "connection-limit": Part(
+        run=storms.connection_limit, fault="connection limit", engines=("postgres",)
+    ),
+    "storm": Part(run=storms.storm, fault="second of storm", engines=("sqlite",)),
+    "disk-full": Part(run=storms.disk_full, fault="full disk", engines=("sqlite",)),
+    "rolling-restarts": Part(run=storms.rolling_restarts, fault="SIGTERM", lease=5.0),
+    "all-asleep": Part(run=storms.all_asleep, fault="all asleep", lease=1.0),
 }

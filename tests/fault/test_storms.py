@@ -1,0 +1,75 @@
+"""Databases that are busy, full or cut off, and rolling restarts, in their short form."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import rota
+from tests.fault.bench import Bench
+from tests.fault.campaign import query
+from tests.fault.proxy import Proxy
+from tests.fault.zygote import Zygote
+from tests.support.postgres import Cluster
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def test_no_locked_database_reaches_a_user_in_a_storm(sqlite_bench: Bench) -> None:
+    sqlite_bench.run("storm", "sqlite", seed=1, times=4)
+
+
+def test_a_full_disk_that_is_freed_breaks_no_promise(sqlite_bench: Bench) -> None:
+    sqlite_bench.run("disk-full", "sqlite", seed=1, times=2)
+
+
+def test_rolling_restarts_lose_no_attempt(sqlite_bench: Bench) -> None:
+    sqlite_bench.run("rolling-restarts", "sqlite", seed=1, times=6)
+
+
+def test_sessions_that_the_server_ends_break_no_promise(postgres_bench: Bench) -> None:
+    postgres_bench.run("terminations", "postgres", seed=1, times=60)
+
+
+def test_a_bad_network_breaks_no_promise(postgres_bench: Bench) -> None:
+    assert postgres_bench.run("network", "postgres", seed=1, times=8).counts["connections cut"]
+
+
+@pytest.fixture
+def narrow_bench(zygote: Zygote, tmp_path: Path) -> Iterator[Bench]:
+    with Cluster(settings={"max_connections": "60"}) as cluster:
+        yield Bench(zygote, tmp_path, cluster)
+
+
+def test_a_server_without_a_connection_left_breaks_no_promise(narrow_bench: Bench) -> None:
+    narrow_bench.run("connection-limit", "postgres", seed=1, times=2)
+
+
+def test_an_enqueue_is_acknowledged_once_wherever_its_connection_is_cut(postgres_url: str) -> None:
+    """The answers of the server are cut after n bytes, n swept: one cut eats that to COMMIT."""
+    with Proxy(postgres_url) as proxy:
+        app = rota.Rota(proxy.url)
+
+        @app.job()
+        def job(ctx: rota.Context) -> None: ...
+
+        app.load()
+        acknowledged, refused, resolved = set(), 0, 0
+        for allowed in range(0, 2_000, 40):
+            for options in ({}, {"concurrency_key": "key", "key": f"key {allowed}"}):
+                cuts, proxy.cut_after = proxy.cuts, allowed
+                try:
+                    acknowledged.add(app.enqueue("job", **options).id)
+                    resolved += proxy.cuts > cuts
+                except rota.Unavailable:
+                    refused += 1
+                proxy.heal()
+        app.close()
+    stored = query(postgres_url, "SELECT count(*) FROM {prefix}runs")
+    assert refused, "no cut was felt"
+    assert resolved, "no answer to COMMIT was lost"
+    assert len(acknowledged) <= stored <= len(acknowledged) + refused
+    with psycopg.connect(postgres_url) as connection:
+        found = {str(row[0]) for row in connection.execute("SELECT id FROM rota_data.runs")}
+    assert acknowledged <= found
