@@ -167,7 +167,9 @@ def enqueue(store: Store, **options: Any) -> str:
 
 def enqueue_many(store: Store, count: int, **options: Any) -> list[str]:
     """The ids of runs made now, in one call."""
-    return [made.id for made in store.enqueue(alike(count, **options))]
+    keyed = "key" in options  # names one run: the others are told of it
+    runs = [new_run(**options) for _ in range(count)] if keyed else alike(count, **options)
+    return [made.id for made in store.enqueue(runs)]
 
 
 def alike(count: int, **options: Any) -> Alike:
