@@ -120,8 +120,8 @@ class Campaign:
         return child
 
     def kill(self, place: int) -> None:
-        """SIGKILL, wherever it is."""
-        child = self.children[place]
+        """SIGKILL, wherever it is; its place is free."""
+        child = self.children.pop(place)
         child.kill()
         assert child.code in (-signal.SIGKILL, NOT_NOW), f"{child.name} ended with {child.code}"
         self.notebook.write("killed", process=child.name)
