@@ -20,7 +20,7 @@ from rota.model.plan import FirePlan, Stretch, plan_fire
 from rota.model.run import Claimed
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.engine import Transaction
-from rota.storage.scripts.fire import _advances
+from rota.storage.scripts.fire import advances
 from rota.storage.store import Store
 from tests.simulation.scenario import Focus, Plant
 from tests.simulation.store import WatchedStore, watched
@@ -67,14 +67,14 @@ def fire_in_two_transactions(world: World) -> Iterator[None]:
 
     def insert(store: Store, tx: Transaction, plans: Sequence[FirePlan], jobs: Any) -> int:
         made, ledger = store._admit(tx, plans, jobs)
-        new = len(tx.many("insert_occurrences", ledger))
+        new = tx.changed("insert_occurrences", ledger)
         if new == len(ledger):
             tx.many("insert_fired_runs", made)
         return new
 
     def fire(store: Store, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
         made = store.engine.write("fire", lambda tx: insert(store, tx, plans, jobs))
-        store.engine.write("fire", lambda tx: tx.many("advance_schedules", _advances(plans)))
+        store.engine.write("fire", lambda tx: tx.many("advance_schedules", advances(plans)))
         return made
 
     with patch.object(WatchedStore, "fire", watched("fire", fire)):
@@ -83,7 +83,7 @@ def fire_in_two_transactions(world: World) -> Iterator[None]:
 
 @plant()
 def cursor_moved_without_comparing(world: World) -> Iterator[None]:
-    reword(world, "advance_schedules", "AND next_fire_at = :cursor_at", "")
+    reword(world, "standing_cursors", "AND s.next_fire_at = a.value ->> 1", "")
     yield
 
 
@@ -95,7 +95,7 @@ def cursor_computed_from_the_local_clock(world: World) -> Iterator[None]:
         planned = plan_fire(schedule, now)
         if planned.next_fire_at is None or schedule.delays:
             return planned
-        return replace(planned, next_fire_at=schedule.next_after(now + ahead))
+        return msgspec.structs.replace(planned, next_fire_at=schedule.next_after(now + ahead))
 
     with patch("rota.flow.fire.plan_fire", plan):
         yield
@@ -104,11 +104,11 @@ def cursor_computed_from_the_local_clock(world: World) -> Iterator[None]:
 @plant()
 def catch_up_off_by_one(world: World) -> Iterator[None]:
     def shorten(stretch: Stretch) -> Stretch:
-        return replace(stretch, count=(stretch.count or 2) - 1)
+        return msgspec.structs.replace(stretch, count=(stretch.count or 2) - 1)
 
     def plan(schedule: Schedule, now: datetime) -> FirePlan:
         planned = plan_fire(schedule, now)
-        return replace(planned, stretches=tuple(map(shorten, planned.stretches)))
+        return msgspec.structs.replace(planned, stretches=tuple(map(shorten, planned.stretches)))
 
     with patch("rota.flow.fire.plan_fire", plan):
         yield

@@ -19,10 +19,10 @@ from rota.storage.protocol import Storage
 
 log = logging.getLogger("rota.fire")
 
-BATCH = 500
+BATCH = 1_000
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
-MOST_RUNS = 5_000  # in one transaction
+MOST_RUNS = 1_000  # in one transaction
 
 
 class Fire:

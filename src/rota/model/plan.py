@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+import msgspec
+
 from rota.model.limits import MISSED_COUNT
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Calendar, Schedule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
+class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     """An occurrence that becomes a run, unless overlap says otherwise."""
 
     occurrence: datetime
@@ -25,8 +26,7 @@ class PlannedRun:
     missed_count: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """Neighbouring occurrences that make no run; `count` None = more than we count here."""
 
     first: datetime
@@ -36,8 +36,7 @@ class Stretch:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirePlan:
+class FirePlan(msgspec.Struct, frozen=True, kw_only=True):
     """`cursor` is what the schedule's row must still say for any of this to happen."""
 
     schedule: Schedule

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha1
 from typing import overload
 
 import msgspec
@@ -16,12 +17,18 @@ from rota.model.duration import micros
 # gives the same id in every process and every version.
 OCCURRENCES = uuid.UUID("6f0d1f3e-2b1a-5c57-9d0e-7f1d9a0c4b52")
 
+_OCCURRENCES = OCCURRENCES.bytes
+
 RUN_ID = str(uuid.UUID(int=0))  # the shape of an id
 
 
 def occurrence_id(schedule_id: int, occurrence: datetime) -> str:
     """The id of the run that stands for an occurrence."""
-    return str(uuid.uuid5(OCCURRENCES, f"{schedule_id}|{micros(occurrence)}"))
+    # What uuid.uuid5 does, without its object in between: a herd makes thousands at once.
+    told = sha1(_OCCURRENCES + f"{schedule_id}|{micros(occurrence)}".encode(), usedforsecurity=False)
+    text = told.hexdigest()
+    variant = "89ab"[int(text[16], 16) & 3]
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"
 
 
 def begins_run_id(text: str) -> bool:

@@ -128,6 +128,12 @@ class Schedule:
         object.__setattr__(made, "error", error)
         return made
 
+    def like(self, **own: Any) -> Schedule:
+        """This one with other values that no check depends on: a copy, unchecked."""
+        made = object.__new__(Schedule)
+        made.__dict__.update(self.__dict__, **own)
+        return made
+
     @cached_property
     def calendar(self) -> Calendar:
         return _calendar(self.kind, self.expr, self.timezone, self.dst)
@@ -178,6 +184,8 @@ class Schedule:
 
     def offset(self, run_id: str) -> timedelta:
         """Spread and jitter of one run: stable, so that a repeated plan is the same plan."""
+        if not self.spread and not self.jitter:
+            return _NOTHING
         return self.spread * _fraction(self.name) + self.jitter * _fraction(run_id)
 
     def definition(self) -> dict[str, Any]:
@@ -203,9 +211,10 @@ _CHOICES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Calendar:
-    """The parsed expression. Shared by all schedules that say the same."""
+    """The parsed expression. Shared by all schedules that say the same, and told apart by being
+    another one: what is remembered for it is found without looking at its fields."""
 
     kind: str
     cron: Cron | None = None
@@ -218,8 +227,7 @@ class Calendar:
         """The first occurrence after `after`. An interval keeps the phase of `cursor`."""
         match self.kind:
             case "cron":
-                assert self.cron is not None
-                return _cron_next(self.cron, after, self.zone, self.dst)
+                return _cron_next(self, after)
             case "every":
                 assert self.interval is not None
                 slot = cursor if cursor is not None and cursor < WAITING_FOR_RUN else after
@@ -244,11 +252,13 @@ def _calendar(kind: str, expr: str, timezone: str, dst: str) -> Calendar:
 
 
 @lru_cache(maxsize=50_000)
-def _cron_next(cron: Cron, after: datetime, zone: Any, dst: str) -> datetime | None:
+def _cron_next(calendar: Calendar, after: datetime) -> datetime | None:
     # Most schedules share expression and zone: one herd at midnight is one computation.
-    return cron.next_after(after, zone, dst)
+    assert calendar.cron is not None
+    return calendar.cron.next_after(after, calendar.zone, calendar.dst)
 
 
+_NOTHING = timedelta(0)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -32,6 +32,9 @@ class Transaction(Protocol):
     def many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         """A statement over many parameter rows (one round trip where the engine can)."""
 
+    def changed(self, name: str, rows: Sequence[Mapping[str, object]]) -> int:
+        """The same; how many rows it changed, where nobody asks which."""
+
     def tuples(self, name: str, /, **params: object) -> list[tuple[Any, ...]]:
         """Every row as a plain tuple, in the order of the statement: the hot path."""
 
@@ -101,6 +104,8 @@ class Engine(Protocol):
 class Probed:
     """Statements by name, with the points where a process could die around each of them."""
 
+    cursor: Any
+
     def __init__(self, name: str, probe: Probe | None) -> None:
         self._name, self._probe = name, probe
 
@@ -121,6 +126,14 @@ class Probed:
         answer = self._execute_many(name, rows)
         self._at(name, "after")
         return answer
+
+    def changed(self, name: str, rows: Sequence[Mapping[str, object]]) -> int:
+        if not rows:
+            return 0
+        self._at(name, "before")
+        self._execute_many(name, rows)
+        self._at(name, "after")
+        return self.cursor.rowcount
 
     def tuples(self, name: str, /, **params: object) -> list[tuple[Any, ...]]:
         self._at(name, "before")

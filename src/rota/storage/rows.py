@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ import msgspec
 from rota.errors import Invalid
 from rota.model.duration import format_duration, parse_duration
 from rota.model.job import Job
+from rota.model.limits import check_name
 from rota.model.outcome import Settlement
 from rota.model.retry import Retry
 from rota.model.run import Attempt, Claimed, NewRun, Run
@@ -157,7 +160,18 @@ def job(row: Row) -> Job:
 
 
 def checked_schedule(row: Row) -> Schedule:
-    """Checked again at construction: a row that somebody corrupted is refused, by name."""
+    """Checked again at construction: a row that somebody corrupted is refused, by name.
+
+    Most schedules differ in little more than their name. What they share is checked once."""
+    try:
+        template = _template(_definition(row))
+    except Exception:
+        return _schedule(row)  # says whose fault it is
+    check_name(row["name"], "schedule name")
+    return template.like(**dict(zip(_OWN, _own(row), strict=True)))
+
+
+def _schedule(row: Row) -> Schedule:
     return Schedule(
         **{
             **row,
@@ -167,6 +181,20 @@ def checked_schedule(row: Row) -> Schedule:
             "retry": None if row["retry"] is None else Retry.from_dict(from_json(row["retry"])),
         }
     )
+
+
+@lru_cache(maxsize=1_000)
+def _template(definition: tuple[Any, ...]) -> Schedule:
+    return _schedule({"name": "template", **dict(zip(_SHARED, definition, strict=True))})
+
+
+# What is a schedule's own, and no check but that of its name depends on; and all the rest.
+_OWN = (
+    "id", "name", "overlap_key", "next_fire_at", "last_fired_at", "created_at", "paused_at",
+    "paused_by", "paused_reason", "state", "error",
+)  # fmt: skip
+_SHARED = tuple(name for name in Schedule.__dataclass_fields__ if name not in _OWN)
+_own, _definition = itemgetter(*_OWN), itemgetter(*_SHARED)
 
 
 def schedule(row: Row) -> Schedule:

@@ -129,8 +129,7 @@ SELECT a.schedule_id, a.occurrence, a.last_occurrence, a.count, a.outcome, a.rea
   FROM unnest(:schedule_id::bigint[], :occurrence::timestamptz[], :last_occurrence::timestamptz[],
               :count::bigint[], :outcome::text[], :reason::text[], :run_id::uuid[])
        AS a(schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id)
-ON CONFLICT (schedule_id, occurrence) DO NOTHING
-RETURNING schedule_id;
+ON CONFLICT (schedule_id, occurrence) DO NOTHING;
 
 ------------------------------------------------------------------------------------ enqueue
 

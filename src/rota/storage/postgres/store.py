@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import MissingExtra, Unknown
 from rota.model.outcome import Settlement
+from rota.model.plan import FirePlan
 from rota.model.run import Alike, Claimed, Enqueued, NewRun, Run
 from rota.model.transitions import SUCCEEDED
 from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.scripts.admit import HELD_PER_KEY
+from rota.storage.scripts.fire import advances
 from rota.storage.scripts.settle import Settled
 from rota.storage.store import Store
 
@@ -55,6 +57,15 @@ class PostgresStore(Store):
             result=[one.outcome.result for one in plain],
         )
         return [Settled(seq, SUCCEEDED) for (seq,) in answers]
+
+    def _advance(self, tx: Transaction, plans: Sequence[FirePlan]) -> set[int]:
+        """A row that another process has locked is being fired by it: it is passed over."""
+        return {row["id"] for row in tx.many("advance_schedules", advances(plans))}
+
+    def _take_slots(self, tx: Transaction, first: Mapping[str, int]) -> set[int]:
+        # Sorted, so that two processes never wait for each other's slots.
+        asked = [{"key": key, "seq": seq} for key, seq in sorted(first.items())]
+        return {row["owner_run"] for row in tx.many("take_slots", asked)}
 
     def _admit_keys(self, tx: Transaction, keys: Collection[str]) -> int:
         """All keys in one statement, and another one for runs that go on to want a second slot."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from rota.errors import StorageError
 from rota.model.duration import format_duration
@@ -76,16 +78,36 @@ class FireScript(Script):
             return self.engine.write("fire", lambda tx: self._step_over_known(tx, plans[0], jobs))
 
     def _fire(self, tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
-        moved = {row["id"] for row in tx.many("advance_schedules", _advances(plans))}
+        moved = self._advance(tx, plans)
         won = [plan for plan in plans if plan.schedule.id in moved]
         made, ledger = self._admit(tx, won, jobs)
         firsts = {row["schedule_id"]: row for row in reversed(ledger)}
         ledger += [row for plan in won for row in _stretches(plan, firsts.get(plan.schedule.id))]
         # The ledger first: it says politely what the unique id of a run would say with an error.
-        if len(tx.many("insert_occurrences", ledger)) != len(ledger):
+        if tx.changed("insert_occurrences", ledger) != len(ledger):
             raise AlreadyFired("an occurrence is in the ledger already")
         tx.many("insert_fired_runs", made)
         return len(made)
+
+    def _advance(self, tx: Transaction, plans: Sequence[FirePlan]) -> set[int]:
+        """Move the cursors that still stand where they were read; whose they are."""
+        found = tx.columns(
+            "standing_cursors",
+            id=[plan.schedule.id for plan in plans],
+            cursor_at=[plan.cursor for plan in plans],
+        )
+        standing = {id for (id,) in found}
+        # Nobody else writes meanwhile: what stands now is what we move.
+        won = [plan for plan in plans if plan.schedule.id in standing]
+        tx.changed("advance_schedules", advances(won))
+        return standing
+
+    def _take_slots(self, tx: Transaction, first: Mapping[str, int]) -> set[int]:
+        """Give each free key to the run that asks for it; the runs that got theirs."""
+        busy = {key for (key,) in tx.tuples("busy_keys", keys=list(first))}
+        free = [{"key": key, "seq": seq} for key, seq in first.items() if key not in busy]
+        tx.changed("take_slots", free)
+        return {row["seq"] for row in free}
 
     def _admit(
         self, tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]
@@ -99,9 +121,7 @@ class FireScript(Script):
         for (schedule, _), seq in zip(wanted, seqs, strict=True):
             if schedule.slot is not None:
                 first.setdefault(f"o/{schedule.slot}", seq)
-        # Sorted, so that two processes never wait for each other's slots.
-        asked = [{"key": key, "seq": seq} for key, seq in sorted(first.items())]
-        taken = {row["owner_run"] for row in tx.many("take_slots", asked)}
+        taken = self._take_slots(tx, first)
         held = {row["key"]: row["held"] for row in tx.all("count_held", keys=sorted(first))}
 
         made: list[Row] = []
@@ -148,7 +168,7 @@ class FireScript(Script):
         return self._fire(tx, [one], jobs)
 
 
-def _advances(plans: Sequence[FirePlan]) -> list[Row]:
+def advances(plans: Sequence[FirePlan]) -> list[Row]:
     return [
         {
             "id": plan.schedule.id,

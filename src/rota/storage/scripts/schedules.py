@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+import msgspec
+
 from rota.errors import Invalid, Unknown
 from rota.model.plan import Stretch, plan_fire, plan_resume
 from rota.model.run import Run
@@ -59,7 +61,7 @@ class ScheduleScript(FireScript):
             return
         _, missed = plan_resume(old, now)
         if missed is not None and old.enabled and not old.paused:
-            missed = replace(missed, reason="the timing was changed before it fired")
+            missed = msgspec.structs.replace(missed, reason="the timing was changed before it fired")
         self._record(tx, old, missed)
 
     def schedule_named(self, name: str) -> Schedule:

@@ -20,12 +20,17 @@ SELECT * FROM {prefix}schedules
 SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
  WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL;
 
+-- name: standing_cursors
+-- Compare-and-set of the cursor, the comparing half: one that has moved was fired by another
+-- process, and nothing is inserted.
+SELECT json_group_array(json_array(s.id)) AS "id,"
+  FROM json_each(:rows) AS a JOIN {prefix}schedules AS s ON s.id = a.value ->> 0
+ WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = a.value ->> 1;
+
 -- name: advance_schedules
--- Compare-and-set of the cursor: no row means another process fired it, and nothing is inserted.
 UPDATE {prefix}schedules
    SET next_fire_at = :next_fire_at, last_fired_at = coalesce(:last_fired_at, last_fired_at)
- WHERE id = :id AND next_fire_at = :cursor_at AND enabled = 1 AND paused = 0
-RETURNING id;
+ WHERE id = :id;
 
 -- name: park_schedules
 -- A schedule that cannot be planned leaves the due index, visibly, and delays nobody.
@@ -43,13 +48,15 @@ WITH RECURSIVE last(seq) AS (
 )
 SELECT last.seq + n AS seq FROM last, numbers;
 
--- name: take_slots
+-- name: busy_keys
 -- A key that somebody already waits for is not free: the line is first in, first out.
-INSERT INTO {prefix}slots (key, number, owner_run)
-SELECT :key, 1, :seq
- WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = :key)
-ON CONFLICT (key, number) DO NOTHING
-RETURNING key, owner_run;
+SELECT json_group_array(json_array(k.value)) AS "key,"
+  FROM json_each(:keys) AS k
+ WHERE EXISTS (SELECT 1 FROM {prefix}slots WHERE key = k.value AND number = 1)
+    OR EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = k.value);
+
+-- name: take_slots
+INSERT INTO {prefix}slots (key, number, owner_run) VALUES (:key, 1, :seq);
 
 -- name: count_held
 -- A fired run whose jitter or spread has not passed stands in line as well.
@@ -90,8 +97,7 @@ RETURNING id, wanted_key AS key;
 INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, reason,
        run_id, recorded_at)
 VALUES (:schedule_id, :occurrence, :last_occurrence, :count, :outcome, :reason, :run_id, {now})
-ON CONFLICT (schedule_id, occurrence) DO NOTHING
-RETURNING schedule_id;
+ON CONFLICT (schedule_id, occurrence) DO NOTHING;
 
 ------------------------------------------------------------------------------------ enqueue
 

@@ -35,12 +35,23 @@ class SqliteTransaction(Probed):
         return self._rows(self.cursor.execute(self.engine.statements[name], bound))
 
     def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        sql, answer = self.engine.statements[name], []
-        for row in rows:
-            bound = {key: _bind(value) for key, value in row.items()}
-            bound["now"] = self.now
-            answer += self._rows(self.cursor.execute(sql, bound))
+        sql = self.engine.statements[name]
+        instants = [key for key in rows[0] if is_instant(key)]
+        bound = [self._bound(row, instants) for row in rows]
+        if "RETURNING" not in sql:
+            self.cursor.executemany(sql, bound)
+            return []
+        answer: list[Row] = []
+        for one in bound:
+            answer += self._rows(self.cursor.execute(sql, one))
         return answer
+
+    def _bound(self, row: Mapping[str, object], instants: Sequence[str]) -> dict[str, object]:
+        bound = {**row, "now": self.now}
+        for key in instants:
+            if bound[key] is not None:
+                bound[key] = micros(bound[key])  # type: ignore[arg-type]
+        return bound
 
     def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
         bound = {key: _bind(value) for key, value in params.items()}
