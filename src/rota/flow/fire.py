@@ -69,8 +69,7 @@ class Fire:
         if broken:
             self.storage.park_schedules(broken)
         if plans:
-            jobs = self.storage.jobs_named({plan.schedule.job for plan in plans})
-            if self.storage.fire(plans, jobs):
+            if self.storage.fire(plans, due.jobs):
                 self.fired()
         if due.full or room <= 0:
             # Behind: every other tick takes the newest, so that a long catch-up never keeps

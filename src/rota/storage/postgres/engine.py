@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.sql import SQL, Identifier, Literal
 
 from rota.errors import Unavailable, WrongConnection, WrongSchema
 from rota.storage.engine import Clock, Probe, Row, T, Transaction
@@ -299,9 +300,13 @@ class PostgresEngine:
         self._notifier.notify()
 
     def _send(self, payload: str | None = None) -> None:
+        """A hint: nobody waits until it is on disk."""
+        told = self._token if payload is None else payload
+        notify = SQL(
+            "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {}, {}; COMMIT"
+        ).format(Identifier(self.channel), Literal(told))
         with self._pool.lend() as connection:
-            told = self._token if payload is None else payload
-            connection.execute("SELECT pg_notify(%s, %s)", (self.channel, told))
+            connection.execute(notify, prepare=False)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         listener = Listener(self.address.connect, self.channel, wake, ignore=self._token)

@@ -26,10 +26,12 @@ class AlreadyFired(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Due schedules and the instant they were read at. `broken` rows could not be understood."""
+    """Due schedules, their jobs, and the instant they were read at. `broken` rows could not be
+    understood."""
 
     now: datetime
     schedules: list[Schedule]
+    jobs: dict[str, Job]
     broken: list[tuple[int, datetime, str]]
     full: bool
 
@@ -39,18 +41,22 @@ class FireScript(Script):
         """Schedules whose cursor has come, oldest first or newest first."""
         statement = "newest_due_schedules" if newest else "due_schedules"
 
-        def read(tx: Transaction) -> tuple[list[Row], datetime]:
+        def read(tx: Transaction) -> tuple[list[Row], list[Row], datetime]:
+            found = tx.all(statement, limit=limit)
+            names = sorted({row["job"] for row in found})
+            jobs = tx.all("jobs_named", names=names) if names else []
             # The clock is read last: what was due a moment ago is due by it.
-            return tx.all(statement, limit=limit), self._now(tx)
+            return found, jobs, self._now(tx)
 
-        found, now = self.engine.read(read)
+        found, jobs, now = self.engine.read(read)
         good, broken = [], []
         for row in found:
             try:
                 good.append(rows.checked_schedule(dict(row)))
             except Exception as fault:  # one corrupt row must not delay the others
                 broken.append((row["id"], row["next_fire_at"], str(fault)))
-        return Due(now, good, broken, len(found) == limit)
+        named = {row["name"]: rows.job(row) for row in jobs}
+        return Due(now, good, named, broken, len(found) == limit)
 
     def next_fire_at(self) -> tuple[datetime, datetime | None]:
         """(now, the earliest cursor)."""
@@ -121,8 +127,11 @@ class FireScript(Script):
         for (schedule, _), seq in zip(wanted, seqs, strict=True):
             if schedule.slot is not None:
                 first.setdefault(f"o/{schedule.slot}", seq)
-        taken = self._take_slots(tx, first)
-        held = {row["key"]: row["held"] for row in tx.all("count_held", keys=sorted(first))}
+        taken = self._take_slots(tx, first) if first else set()
+        held: dict[str, int] = {}
+        if sum(schedule.slot is not None for schedule, _ in wanted) > len(taken):
+            line = tx.all("count_held", keys=sorted(first))
+            held = {row["key"]: row["held"] for row in line}
 
         made: list[Row] = []
         ledger: list[Row] = []
