@@ -55,6 +55,7 @@ log = logging.getLogger("rota")
 
 # A terminal or a supervisor may deliver one request to stop twice.
 SAME_SIGNAL_SECONDS = 0.3
+SIGNAL_LOOK_SECONDS = 0.5
 # One for each handler and some for the loops, so that renewals never wait for handlers.
 MOST_CONNECTIONS = 100
 
@@ -412,8 +413,9 @@ class Rota:
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self.start(only, on_stuck=renew)
-            # A wait without a timeout would keep signal handlers from running on some platforms.
-            while not stopping.wait(0.5 if sys.platform == "win32" else 60.0):
+            # The kernel may hand a signal to any thread, and then no wait of this one ends early:
+            # the handler above runs when this one wakes by itself.
+            while not stopping.wait(SIGNAL_LOOK_SECONDS):
                 pass
             log.info("stopping")
             self.stop()

@@ -2,8 +2,10 @@
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import rota
@@ -47,6 +49,11 @@ def sleeper() -> rota.Rota:
     def poison(ctx: rota.Context) -> None:
         tell("start", ctx.run_id, ctx.attempt, os.getpid())
         time.sleep(600)
+
+    @app.job()
+    def ask_to_stop(ctx: rota.Context) -> None:
+        """The kernel may hand a signal to any thread of a process; here it is this one."""
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     return app
 

@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import psycopg
 
-from tests.fault.checker import check
+from tests.fault.checker import check, late_starts
 from tests.fault.history import NOTES, History, count, micros, read_rows
 from tests.fault.notes import Notebook, read_notes
 from tests.fault.serve import MAX_LOST, NOT_NOW
@@ -194,6 +194,7 @@ class Campaign:
             "attempts": count(history.notes, "start"),
             "acknowledged": count(history.notes, "acked"),
             "occurrences": len(history.rows["occurrences"]),
+            "late starts": len(late_starts(history)),
         }
         return Verdict(counts=counts, violations=violations)
 

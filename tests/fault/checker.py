@@ -160,6 +160,7 @@ def one_terminal_transition(history: History) -> Iterator[str]:
 
 def attempts_are_unique_and_rise(history: History) -> Iterator[str]:
     starts = history.by_attempt("start")
+    late = late_starts(history)
     first: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for (run_id, attempt), notes in starts.items():
         if len(notes) > 1:
@@ -167,19 +168,34 @@ def attempts_are_unique_and_rise(history: History) -> Iterator[str]:
             yield f"run {run_id}: attempt {attempt} started {len(notes)} times, by {told}"
         first[run_id].append((attempt, notes[0]["mono"]))
     for run_id, begun in first.items():
-        ordered = sorted(begun)
+        # A worker that wakes late may begin what it has lost; only its own lease tells, too late.
+        ordered = [one for one in sorted(begun) if (run_id, one[0]) not in late]
         if any(later[1] < earlier[1] for earlier, later in pairwise(ordered)):
             yield f"run {run_id}: its attempts started out of order: {ordered}"
         run = history.runs.get(run_id)
         if run is None:
             continue
-        if ordered[-1][0] > run["attempt"]:
-            yield f"run {run_id}: attempt {ordered[-1][0]} started, {run['attempt']} is stored"
-        for attempt, _ in ordered:
+        latest = max(begun)[0]
+        if latest > run["attempt"]:
+            yield f"run {run_id}: attempt {latest} started, {run['attempt']} is stored"
+        for attempt, _ in begun:
             succeeded_at_once = attempt == 1 and run["attempt"] == 1
             if not succeeded_at_once and (run_id, attempt) not in history.attempts:
                 yield f"run {run_id}: attempt {attempt} started and has no row"
     yield from _counts(history)
+
+
+def late_starts(history: History) -> set[tuple[str, int]]:
+    """Attempts that began after they had been counted as lost. No promise forbids it, and no check
+    of its own could keep a process from standing still between the check and the handler; but
+    there should be few."""
+    return {
+        (run_id, attempt)
+        for (run_id, attempt), notes in history.by_attempt("start").items()
+        if (row := history.attempts.get((run_id, attempt))) is not None
+        and row["outcome"] == "lost"
+        and row["finished_at"] / SECOND < notes[0]["wall"]
+    }
 
 
 def _counts(history: History) -> Iterator[str]:
@@ -239,10 +255,11 @@ def no_overlap_while_leases_hold(history: History) -> Iterator[str]:
     held: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     limits: dict[str, int] = {}
     ends = history.by_attempt("end")
+    late = late_starts(history)
     for (run_id, attempt), notes in history.by_attempt("start").items():
         run = history.runs.get(run_id)
-        if run is None:
-            continue  # cancelled and pruned; those have no key
+        if run is None or (run_id, attempt) in late:
+            continue  # cancelled and pruned, and those have no key; or no lease held any more
         begun = notes[0]["mono"]
         over = [note["mono"] for note in ends.get((run_id, attempt), ())]
         row = history.attempts.get((run_id, attempt))

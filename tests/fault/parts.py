@@ -38,7 +38,7 @@ HINTS: Mapping[str, Mapping[str, str]] = {
 # it can be repeated after a crash anywhere is tested in conformance/test_points.py.
 EVERYDAY = (
     "admit", "cancel_run", "claim", "enqueue", "enqueue_on", "fire", "fold_ledger",
-    "forget_old_workers", "insert_runs", "promote", "prune", "put_worker", "renew_runs", "settle",
+    "forget_old_workers", "promote", "prune", "put_worker", "renew_runs", "settle",
     "sweep",
 )  # fmt: skip
 AT_THE_BEGINNING = ("migrate", "put_jobs", "put_schedule", "insert_queues")

@@ -43,6 +43,7 @@ def serve(
     os.environ["ROTA_TEST_DATABASE"] = database
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the zygote blocked it
     with weaken(os.environ.get("ROTA_TEST_WEAKEN")), scripts_have_points():
         try:
             store = open_store(
@@ -58,7 +59,9 @@ def serve(
         asking = Client(app, notebook, random.Random(seed)) if client else None
         if asking is not None:
             asking.start()
-        stopping.wait()
+        # Again and again: a signal that the kernel hands to another thread interrupts no wait here.
+        while not stopping.wait(0.2):
+            pass
         if asking is not None:
             asking.stop()
         app.stop()

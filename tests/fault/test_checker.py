@@ -11,7 +11,7 @@ from uuid import uuid5
 
 import pytest
 
-from tests.fault.checker import OCCURRENCES, RULES, SECOND, assert_kept, check
+from tests.fault.checker import OCCURRENCES, RULES, SECOND, assert_kept, check, late_starts
 from tests.fault.history import History
 
 LEASE = 2.0
@@ -171,7 +171,7 @@ PLANTED: dict[str, list[Plant]] = {
     ],
     "I4": [
         lambda past: past.note("start", 5.1, "p1", run="tail", attempt=1),
-        lambda past: past.move("start", "orphan", 1, 7.9),
+        lambda past: past.move("start", "head", 1, 3.65),
         lambda past: past.row("head").update(attempt=1),
         lambda past: past.rows["attempts"].remove(past.attempt_row("head", 1)),
         lambda past: past.row("head").update(failures=2),
@@ -245,3 +245,10 @@ def test_what_was_cancelled_may_have_been_pruned() -> None:
     past.note("acked", 6.0, run="gone", created=True, asked=5.9, doomed=True)
     past.note("start", 6.1, run="gone", attempt=1)
     assert_kept(past.history())
+
+
+def test_a_worker_that_wakes_late_may_begin_what_it_has_lost() -> None:
+    past = Past()
+    past.move("start", "orphan", 1, 8.5)
+    assert_kept(past.history())
+    assert late_starts(past.history()) == {("orphan", 1)}

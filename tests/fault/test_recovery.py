@@ -2,10 +2,13 @@
 
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rota.flow.renew import Renew
 from tests.fault.bench import Bench
 from tests.fault.campaign import Campaign, until
 from tests.fault.notes import read_notes
@@ -90,3 +93,19 @@ def test_an_orphan_is_taken_over_within_its_lease_and_two_seconds(sqlite_bench: 
         campaign.finish()
     assert orphans
     assert max(taken[run] for run in orphans) < died + 1.0 + TAKEOVER_SECONDS
+
+
+@pytest.mark.parametrize("seconds", [1.0, 1.5, 30.0])
+def test_what_is_claimed_after_a_rest_is_not_overdue_at_once(seconds: float) -> None:
+    """A worker at rest has nothing to renew, and must look as often as one with short leases."""
+    moment = 0.0
+    storage: Any = None  # a worker at rest asks nothing
+    renew = Renew(
+        storage,
+        executions=lambda: (),
+        lease=timedelta(seconds=seconds),
+        monotonic=lambda: moment,
+    )
+    for _ in range(3):
+        moment += renew.step()
+        assert not renew.overdue()

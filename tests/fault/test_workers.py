@@ -96,6 +96,13 @@ def test_a_second_signal_ends_the_process_at_once(store: Store, database: str) -
         assert worker.popen.wait(20) == 130
 
 
+def test_a_stop_is_heard_though_another_thread_got_the_signal(store: Store, database: str) -> None:
+    with processes("sleeper", database, 1) as (worker,):
+        _ready(store)
+        enqueue(database, "ask_to_stop")
+        assert worker.popen.wait(20) == 0
+
+
 def _ready(store: Store) -> None:
     """Until the process has registered its jobs, an enqueue would be refused."""
     pause = threading.Event()

@@ -11,6 +11,7 @@ of its children live, so none ever reaches a stranger that was given a dead chil
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import importlib
 import json
@@ -60,7 +61,12 @@ class Child:
 
     def wait(self, seconds: float = PATIENCE) -> int:
         if not self.ended.wait(seconds):
-            raise AssertionError(f"{self.name} (process {self.pid}) runs on after {seconds} s")
+            self.signal(signal.SIGUSR1)  # what its threads do goes to the log
+            self.ended.wait(1.0)
+            raise AssertionError(
+                f"{self.name} (process {self.pid}) runs on after {seconds} s; "
+                f"its stacks are in {self.zygote.log}"
+            )
         assert self.code is not None
         return self.code
 
@@ -73,6 +79,7 @@ class Zygote:
     """The owner's end. `log` gets what the children print."""
 
     def __init__(self, log: Path) -> None:
+        self.log = log
         self._children: list[Child] = []
         self._guard = threading.Lock()
         self._socket, theirs = socket.socketpair()
@@ -163,6 +170,8 @@ class Parent:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who then closes
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        # For the children: a request to stop waits until they are ready to hear it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
     def serve(self) -> None:
         rest = b""
@@ -205,6 +214,7 @@ class Parent:
             os.close(self.wake_read)
             os.close(self.wake_write)
             die_with_parent()
+            faulthandler.register(signal.SIGUSR1)
             os.environ.update(request["environment"])
             module, _, function = request["target"].partition(":")
             code = getattr(importlib.import_module(module), function)(**request["told"]) or 0

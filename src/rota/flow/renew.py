@@ -36,10 +36,10 @@ class Renew:
         running = {one.run.seq: one for one in self.executions() if not one.finished}
         now = self.monotonic()
         unwritten = self.unwritten()
+        third = self.lease.total_seconds() / 3
         if not running and not unwritten:
             self.renewed_at = now
-            return LOOK_SECONDS
-        third = self.lease.total_seconds() / 3
+            return min(LOOK_SECONDS, third)
         if now - self.renewed_at >= third - LOOK_SECONDS:
             self._renew(running, unwritten, now)
         else:
