@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 
+import pytest
+
 from rota.model.run import Claimed
+from rota.storage.postgres.marks import LOOK_SECONDS, SLOW_SECONDS, Marks
+from rota.storage.postgres.store import PostgresStore
 from rota.storage.store import Store
 from tests.conformance.support import (
     LEASE,
@@ -171,3 +176,51 @@ def test_runs_of_a_lost_answer_are_given_back(store: Store) -> None:
     assert states(store, [first, second, other]) == ["running", "queued", "running"]
     again = claim_one(store)
     assert (again.id, again.attempt, again.lost, again.failures) == (second, 2, 0, 0)
+
+
+# Marks: a claim that begins where the last one ended
+
+
+@pytest.fixture
+def marked(store: Store) -> PostgresStore:
+    if not isinstance(store, PostgresStore):
+        pytest.skip("only PostgreSQL keeps what an open snapshot may still see")
+    store._marks._slow, store._marks._looked_at = True, float("inf")
+    return store
+
+
+def test_a_marked_claim_takes_the_same_runs_in_the_same_order(
+    marked: PostgresStore, clock: VirtualClock
+) -> None:
+    chance = random.Random(1)
+    for _ in range(12):
+        for _ in range(chance.randrange(8)):
+            options = {"queue": chance.choice("abc"), "priority": chance.choice((-7, 0, 0, 5, 6))}
+            marked.ensure_queues([options["queue"]])
+            enqueue(marked, **options)
+        clock.advance("1s")
+        waiting = [run for run in all_runs(marked) if run.state == "queued"]
+        waiting.sort(key=lambda run: (-run.priority, run.due_at, run.seq))
+        assert ids(claim(marked, 5)) == [run.id for run in waiting[:5]]
+
+
+def test_a_run_before_the_mark_is_found_by_the_next_look_from_the_head(
+    marked: PostgresStore, clock: VirtualClock
+) -> None:
+    early = enqueue(marked)
+    clock.advance("10s")
+    enqueue(marked)
+    run, _ = claim(marked)
+    settle(marked, run, "released")
+    assert claim(marked) == []
+    marked._marks._looked_at = float("-inf")
+    assert ids(claim(marked)) == [early]
+
+
+def test_marks_are_used_after_a_slow_look_only() -> None:
+    marks = Marks()
+    marks.looked([], SLOW_SECONDS / 2, now=0.0)
+    assert not marks.usable(0.1)
+    marks.looked([], SLOW_SECONDS * 2, now=1.0)
+    assert marks.usable(1.0 + LOOK_SECONDS / 2)
+    assert not marks.usable(1.0 + LOOK_SECONDS)

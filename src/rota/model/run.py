@@ -134,6 +134,7 @@ class Claimed(msgspec.Struct, frozen=True):
     cancel_requested_at: datetime | None = None
     correlation_id: str | None = None
     trace: str | None = None
+    priority: int = 0
 
     @property
     def owns_slots(self) -> bool:

@@ -318,7 +318,58 @@ open AS MATERIALIZED (
 )
 SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
        overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
-       cancel_requested_at, correlation_id, trace
+       cancel_requested_at, correlation_id, trace, priority
+  FROM claimed ORDER BY priority DESC, due_at, seq;
+
+-- name: claim_marked_runs
+-- claim_runs while a long transaction elsewhere keeps the entries of ended runs in the index: not
+-- from the head of each line, over all of them, but from where this process claimed last. A range is
+-- a priority that is known, with the instant to begin at, or the priorities between two known ones.
+WITH t AS MATERIALIZED (SELECT {now} AS now),
+open AS MATERIALIZED (
+    SELECT name FROM {prefix}queues
+     WHERE NOT paused AND (:queues::text[] = '{}' OR name = ANY (:queues::text[]))
+       AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on')
+), ranges AS MATERIALIZED (
+    SELECT queue, priority, since, low, high, place
+      FROM unnest(:queue::text[], :priority::integer[], :since::timestamptz[], :low::integer[],
+                  :high::integer[]) WITH ORDINALITY AS a(queue, priority, since, low, high, place)
+    UNION ALL
+    SELECT name, NULL, NULL, -2147483648, 2147483647, 0 FROM open WHERE name <> ALL (:queue::text[])
+), picked AS MATERIALIZED (
+    SELECT r.seq
+      FROM open
+     CROSS JOIN LATERAL (
+           SELECT f.seq, f.priority, f.due_at
+             FROM (SELECT * FROM ranges WHERE queue = open.name ORDER BY place) AS a
+            CROSS JOIN LATERAL (
+                  SELECT * FROM (
+                      SELECT seq, priority, due_at FROM {prefix}runs
+                       WHERE state = 'queued' AND queue = a.queue AND priority = a.priority
+                         AND due_at >= a.since AND job = ANY (:jobs::text[])
+                       ORDER BY priority DESC, due_at, seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS known
+                  UNION ALL
+                  SELECT * FROM (
+                      SELECT seq, priority, due_at FROM {prefix}runs
+                       WHERE state = 'queued' AND queue = a.queue AND priority >= a.low
+                         AND priority <= a.high AND job = ANY (:jobs::text[])
+                       ORDER BY priority DESC, due_at, seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS rest
+                  ) AS f
+            LIMIT :limit) AS r
+     ORDER BY r.priority DESC, r.due_at, r.seq LIMIT :limit
+), claimed AS (
+    UPDATE {prefix}runs
+       SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = t.now,
+           started_at = t.now, lease_until = t.now + make_interval(secs => :lease_seconds)
+      FROM t
+     WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
+    RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
+              backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
+              missed_count, cancel_requested_at, correlation_id, trace, priority
+)
+SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
+       overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+       cancel_requested_at, correlation_id, trace, priority
   FROM claimed ORDER BY priority DESC, due_at, seq;
 
 -- name: let_go_unknown
@@ -447,7 +498,7 @@ SELECT {now}, a.kind, a.run_id, a.name, a.detail
 -- name: expired_runs
 SELECT seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
        backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
-       cancel_requested_at, correlation_id, trace
+       cancel_requested_at, correlation_id, trace, priority
   FROM {prefix}runs
  WHERE state = 'running' AND lease_until <= (SELECT {now})
    AND seq <> ALL (:without::bigint[])

@@ -214,8 +214,8 @@ UPDATE {prefix}runs
 SELECT json_group_array(json_array(
            seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
            overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
-           cancel_requested_at, correlation_id, trace))
-       AS "seq,id,job,queue,attempt,failures,lost,max_attempts,args,timeout,backoff,overlap_key,concurrency_key,schedule_id,occurrence,due_at,missed_count,cancel_requested_at,correlation_id,trace"
+           cancel_requested_at, correlation_id, trace, priority))
+       AS "seq,id,job,queue,attempt,failures,lost,max_attempts,args,timeout,backoff,overlap_key,concurrency_key,schedule_id,occurrence,due_at,missed_count,cancel_requested_at,correlation_id,trace,priority"
   FROM {prefix}runs WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: let_go_unknown
@@ -327,7 +327,7 @@ VALUES ({now}, :kind, :run_id, :name, :detail);
 -- name: expired_runs
 SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
        overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
-       cancel_requested_at, correlation_id, trace
+       cancel_requested_at, correlation_id, trace, priority
   FROM {prefix}runs
  WHERE state = 'running' AND lease_until <= {now}
    AND seq NOT IN (SELECT value FROM json_each(:without))
