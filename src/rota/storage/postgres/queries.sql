@@ -504,13 +504,15 @@ SELECT seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::t
    AND seq <> ALL (:without::bigint[])
  ORDER BY lease_until LIMIT :limit;
 
+-- name: slot_owners_after
+SELECT owner_run FROM {prefix}slots WHERE owner_run > :after ORDER BY owner_run LIMIT :limit;
+
 -- name: sweep_slots
 -- Slots whose owner has ended or is gone. Nothing should leave one behind; this repairs it.
 DELETE FROM {prefix}slots
- WHERE owner_run = ANY (ARRAY(SELECT s.owner_run FROM {prefix}slots s
-                              LEFT JOIN {prefix}runs r ON r.seq = s.owner_run
-                              WHERE r.seq IS NULL OR r.state IN ('succeeded', 'dead', 'cancelled')
-                              LIMIT :limit))
+ WHERE owner_run = ANY (:owners::bigint[])
+   AND NOT EXISTS (SELECT 1 FROM {prefix}runs r
+                    WHERE r.seq = owner_run AND r.state NOT IN ('succeeded', 'dead', 'cancelled'))
 RETURNING key;
 
 -- name: stranded_delay_schedules

@@ -22,11 +22,16 @@ class RescueScript(AdmitScript):
         )
         return [rows.claimed(row) for row in found]
 
+    _swept = 0  # the last owner that was looked at: each sweep goes on from there, and round
+
     def sweep(self, limit: int) -> int:
         """Free slots that nobody owns, and wake delay schedules whose run is gone."""
 
         def work(tx: Transaction) -> int:
-            freed = {row["key"] for row in tx.all("sweep_slots", limit=limit)}
+            page = tx.tuples("slot_owners_after", after=self._swept, limit=limit)
+            owners = [owner for (owner,) in page]
+            self._swept = owners[-1] if len(owners) == limit else 0
+            freed = {row["key"] for row in tx.all("sweep_slots", owners=owners)} if owners else set()
             self._admit_keys(tx, freed)
             stranded = tx.all("stranded_delay_schedules", waiting_at=WAITING_FOR_RUN, limit=limit)
             for row in stranded:
