@@ -37,7 +37,7 @@ ASKED = {
     "migrate", "pending_migrations", "check_schema", "home", "blocked_within", "notify", "listen",
     "has_wake_channel", "close", "one_writer", "statements",
 }  # fmt: skip
-STATEMENTS = {"one", "all", "many", "tuples", "columns", "text", "savepoint"}
+STATEMENTS = {"one", "all", "many", "tuples", "columns", "changed", "text", "savepoint"}
 NAMED_BY_CALLERS = {"statement": {"resume_run", "redo_run"}, "action": {"record_action"}}
 # What is said to the session or about the transaction changes no row.
 CONTROL = re.compile(
