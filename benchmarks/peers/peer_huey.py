@@ -11,7 +11,7 @@ from common import pace as paced
 from huey import SqliteHuey
 from huey.consumer import Consumer
 
-# One thread is fastest: more of them wait for each other's write lock.
+# The best of 1, 2 and 3 where this was written: more of them wait for each other's write lock.
 WORKERS = 1
 # The shortest pause between two looks at an empty queue; it grows to the longest by the backoff.
 SHORTEST, LONGEST = 0.001, 0.01
