@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from rota.model.clock import ClockGuard
+from rota.model.job import Job
 from rota.model.plan import FirePlan, plan_fire
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
@@ -26,7 +27,10 @@ MOST_RUNS = 1_000  # in one transaction
 
 
 class Fire:
-    """`fired` is told when runs were made. `pace` is the longest sleep between two looks."""
+    """`fired` is told when runs were made. `pace` is the longest sleep between two looks.
+
+    With `look_ahead` what comes due next is read and planned that many seconds before, and at the
+    instant itself only written: the cursor is compared then, so an edit meanwhile still wins."""
 
     def __init__(
         self,
@@ -38,39 +42,50 @@ class Fire:
         batch: int = BATCH,
         max_fires_per_tick: int = 0,
         start_delay: float = 0.0,
+        look_ahead: float = 0.0,
     ) -> None:
         self.storage, self.monotonic, self.fired = storage, monotonic, fired
         self.pace = pace
         self.batch = min(batch, max_fires_per_tick) if max_fires_per_tick else batch
         self.limited = bool(max_fires_per_tick)
         self.most_runs = max_fires_per_tick or MOST_RUNS
+        self.look_ahead = timedelta(seconds=look_ahead)
         self.guard = ClockGuard()
         self.begins_at = monotonic() + start_delay
         self.newest = False  # which end of what is due this tick takes
+        self.coming: Coming | None = None
 
     def step(self) -> float:
         early = self.begins_at - self.monotonic()
         if early > 0:
             return early
-        due = self.storage.due_schedules(self.batch, newest=self.newest)
+        coming, self.coming = self.coming, None
+        if coming is not None and self.monotonic() >= coming.at:
+            self._fire(coming.plans, coming.jobs)
+            return self._until_next()
+        return self._look()
+
+    def _look(self) -> float:
+        due = self.storage.due_schedules(self.batch, newest=self.newest, ahead=self.look_ahead)
         if not self.guard.accepts(due.now, self.monotonic()):
             log.warning("the clock jumped to %s; nothing fires until it is confirmed", due.now)
             return CLOCK_RECHECK
+        now = due.now
+        ripe = [one for one in due.schedules if _cursor(one) <= now]
+        if due.schedules and not ripe:
+            # Nothing yet, but very soon: plan the first of them as of their instant.
+            now = min(map(_cursor, due.schedules))
+            ripe = [one for one in due.schedules if _cursor(one) <= now]
         broken = list(due.broken)
-        plans = []
-        room = self.most_runs
-        for schedule in due.schedules:
-            plan = _plan(schedule, due.now, room, broken)
-            if plan is not None:
-                plans.append(plan)
-                room -= len(plan.runs)
-            if room <= 0:
-                break  # the others are due at the next tick
+        plans, room = self._plans(ripe, now, broken)
         if broken:
             self.storage.park_schedules(broken)
+        if now > due.now:
+            left = (now - due.now).total_seconds()
+            self.coming = Coming(plans, due.jobs, self.monotonic() + left)
+            return left
         if plans:
-            if self.storage.fire(plans, due.jobs):
-                self.fired()
+            self._fire(plans, due.jobs)
         if due.full or room <= 0:
             # Behind: every other tick takes the newest, so that a long catch-up never keeps
             # those waiting that are on time.
@@ -79,32 +94,61 @@ class Fire:
         self.newest = False
         return self._until_next()
 
+    def _plans(
+        self, due: list[Schedule], now: datetime, broken: list[tuple[int, datetime, str]]
+    ) -> tuple[list[FirePlan], int]:
+        """Plans, and how many more runs this tick could make."""
+        plans, room = [], self.most_runs
+        for schedule in due:
+            plan = _plan(schedule, now, room, broken)
+            if plan is not None:
+                plans.append(plan)
+                room -= len(plan.runs)
+            if room <= 0:
+                break  # the others are due at the next tick
+        return plans, room
+
+    def _fire(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> None:
+        if self.storage.fire(plans, jobs):
+            self.fired()
+
     def _until_next(self) -> float:
         now, next_fire_at = self.storage.next_fire_at()
         # Jittered, so that many processes do not look at the same instant.
         pace = self.pace * random.uniform(0.8, 1.0)
         if next_fire_at is None:
             return pace
-        return max(0.0, min(pace, (next_fire_at - now).total_seconds()))
+        left = next_fire_at - now - self.look_ahead
+        return max(0.0, min(pace, left.total_seconds()))
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """What is due next: planned, and to be written at a monotonic instant."""
+
+    plans: list[FirePlan]
+    jobs: Mapping[str, Job]
+    at: float
+
+
+def _cursor(schedule: Schedule) -> datetime:
+    assert schedule.next_fire_at is not None
+    return schedule.next_fire_at
 
 
 def _plan(
     schedule: Schedule, now: datetime, room: int, broken: list[tuple[int, datetime, str]]
 ) -> FirePlan | None:
     """One schedule that cannot be planned never delays another."""
-    cursor = schedule.next_fire_at
-    assert cursor is not None
-    if cursor > now:
-        return None  # the clock went back a little between two readings: it is due again soon
     try:
         if room < schedule.catch_up_limit:
             schedule = replace(schedule, catch_up_limit=room)
         plan = plan_fire(schedule, now)
     except Exception as fault:
         log.exception("schedule %s cannot be planned", schedule.name)
-        broken.append((schedule.id, cursor, f"cannot be planned: {fault}"))
+        broken.append((schedule.id, _cursor(schedule), f"cannot be planned: {fault}"))
         return None
     if plan.broken is not None:
-        broken.append((schedule.id, cursor, plan.broken))
+        broken.append((schedule.id, _cursor(schedule), plan.broken))
         return None
     return plan

@@ -25,6 +25,7 @@ from rota.storage.protocol import Storage
 
 PARTS = ("scheduler", "worker")
 LOOP_STOP_SECONDS = 10.0
+LOOK_AHEAD_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,7 @@ class Service:
                 pace=options.pace.total_seconds() if storage.has_wake_channel else 1.0,
                 max_fires_per_tick=options.max_fires_per_tick,
                 start_delay=options.start_delay.total_seconds(),
+                look_ahead=LOOK_AHEAD_SECONDS,
             )
             self.loops["fire"] = Loop("fire", fire.step)
         self._unlisten: Callable[[], None] = lambda: None

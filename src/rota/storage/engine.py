@@ -59,6 +59,9 @@ class Engine(Protocol):
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` on one consistent snapshot."""
 
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        """The same where the statements need not agree: no round trips to begin and to end."""
+
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
         """Run `work` in one transaction. It may be called again after a rollback."""
 

@@ -87,6 +87,10 @@ class PostgresEngine:
     def read(self, work: Callable[[Transaction], T]) -> T:
         return self._read(work)
 
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        with self._translated(), self._pool.lend() as connection:
+            return work(self._transaction("read", connection))
+
     def _read(self, work: Callable[[PostgresTransaction], T]) -> T:
         with self._translated(), self._pool.lend() as connection:
             connection.execute(_BEGIN_READ, prepare=False)

@@ -14,7 +14,8 @@ SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fire
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
        ends_at, args::text, priority, retry::text, owner, created_at, state, error
   FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL AND next_fire_at <= (SELECT {now})
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
+   AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
  ORDER BY next_fire_at LIMIT :limit;
 
 -- name: newest_due_schedules
@@ -23,7 +24,8 @@ SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fire
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
        ends_at, args::text, priority, retry::text, owner, created_at, state, error
   FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL AND next_fire_at <= (SELECT {now})
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
+   AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
  ORDER BY next_fire_at DESC LIMIT :limit;
 
 -- name: next_fire_at
@@ -45,6 +47,54 @@ UPDATE {prefix}schedules AS s
                   FOR UPDATE SKIP LOCKED) AS locked) AS won
  WHERE s.id = won.id
 RETURNING s.id;
+
+-- name: fire_free
+-- What advance_schedules, take_slots, insert_occurrences and insert_fired_runs do, in one round trip,
+-- for schedules that are on time and whose slot is free: one occurrence, one run that starts. A
+-- schedule that is not answered is left to those. The comparison of the cursor is theirs, too.
+WITH t AS MATERIALIZED (SELECT {now} AS now),
+won AS MATERIALIZED (
+    SELECT nextval('{prefix}runs_seq') AS seq, free.*
+      FROM (SELECT a.*
+              FROM unnest(:schedule_id::bigint[], :cursor_at::timestamptz[],
+                          :next_fire_at::timestamptz[], :key::text[], :id::uuid[], :job::text[],
+                          :queue::text[], :priority::integer[], :due_at::timestamptz[],
+                          :max_attempts::integer[], :timeout::text[], :backoff::json[],
+                          :args::json[], :overlap_key::text[], :concurrency_key::text[],
+                          :concurrency_limit::integer[], :wanted_key::text[],
+                          :occurrence::timestamptz[], :missed_count::bigint[], :created_by::text[])
+                   AS a(schedule_id, cursor_at, next_fire_at, key, id, job, queue, priority, due_at,
+                        max_attempts, timeout, backoff, args, overlap_key, concurrency_key,
+                        concurrency_limit, wanted_key, occurrence, missed_count, created_by)
+             CROSS JOIN LATERAL (
+                   SELECT 1 FROM {prefix}schedules
+                    WHERE id = a.schedule_id AND next_fire_at = a.cursor_at AND enabled AND NOT paused
+                      FOR UPDATE SKIP LOCKED) AS locked
+             WHERE NOT EXISTS (SELECT 1 FROM {prefix}slots WHERE key = a.key AND number = 1)
+               AND NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key)
+           ) AS free
+), moved AS (
+    UPDATE {prefix}schedules AS s
+       SET next_fire_at = won.next_fire_at, last_fired_at = won.occurrence
+      FROM won WHERE s.id = won.schedule_id
+), taken AS (
+    INSERT INTO {prefix}slots (key, number, owner_run)
+    SELECT key, 1, seq FROM won WHERE key IS NOT NULL ORDER BY key COLLATE "C"
+), told AS (
+    INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome,
+           run_id, recorded_at)
+    SELECT schedule_id, occurrence, occurrence, 1, 'fired', id, now FROM won, t
+)
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, missed_count, created_by)
+SELECT seq, id, job, queue, priority,
+       CASE WHEN due_at > now THEN 'waiting' WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       due_at, now, CASE WHEN due_at <= now THEN now END,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, missed_count, created_by
+  FROM won, t
+RETURNING schedule_id;
 
 -- name: park_schedules
 -- A schedule that cannot be planned leaves the due index, visibly, and delays nobody.

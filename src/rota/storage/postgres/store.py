@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from rota.errors import MissingExtra, Unknown
+from rota.errors import MissingExtra, StorageError, Unknown
+from rota.model.job import Job
 from rota.model.outcome import Settlement
 from rota.model.plan import FirePlan
 from rota.model.run import Alike, Claimed, Enqueued, NewRun, Run
@@ -17,12 +18,15 @@ from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.postgres.marks import Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
-from rota.storage.scripts.fire import advances
+from rota.storage.scripts.fire import advances, run_row
 from rota.storage.scripts.settle import Settled
 from rota.storage.store import Store
 
 if TYPE_CHECKING:
     from rota.storage.postgres.engine import PostgresEngine
+
+
+UNIQUE_VIOLATION = "23505"
 
 
 class PostgresStore(Store):
@@ -72,6 +76,37 @@ class PostgresStore(Store):
             result=[one.outcome.result for one in plain],
         )
         return [Settled(seq, SUCCEEDED) for (seq,) in answers]
+
+    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
+        """Those on time and free to start in one statement, the others with every decision."""
+        moved = self._fire_free(plans, jobs)
+        rest = [plan for plan in plans if plan.schedule.id not in moved]
+        return len(moved) + (super().fire(rest, jobs) if rest else 0)
+
+    def _fire_free(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> set[int]:
+        keys: set[str] = set()
+        asked = []
+        for plan in sorted(plans, key=lambda plan: plan.schedule.id):
+            slot = plan.schedule.slot
+            if len(plan.runs) != 1 or plan.stretches or slot in keys:
+                continue
+            if slot is not None:
+                keys.add(slot)
+            row = run_row(0, plan.schedule, plan.runs[0], jobs.get(plan.schedule.job), owns=True)
+            row["key"] = None if slot is None else f"o/{slot}"
+            row["cursor_at"], row["next_fire_at"] = plan.cursor, plan.next_fire_at
+            asked.append(row)
+        if not asked:
+            return set()
+        columns = {name: [row[name] for row in asked] for name in asked[0] if name != "seq"}
+        try:
+            found = self.engine.single_tuples("fire", "fire_free", **columns)
+        except StorageError as fault:
+            # Somebody took a slot meanwhile, or the ledger knows an occurrence already.
+            if getattr(fault.__cause__, "sqlstate", None) != UNIQUE_VIOLATION:
+                raise
+            return set()
+        return {schedule_id for (schedule_id,) in found}
 
     def _advance(self, tx: Transaction, plans: Sequence[FirePlan]) -> set[int]:
         """A row that another process has locked is being fired by it: it is passed over."""

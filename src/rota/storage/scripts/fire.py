@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -37,18 +37,20 @@ class Due:
 
 
 class FireScript(Script):
-    def due_schedules(self, limit: int, *, newest: bool = False) -> Due:
-        """Schedules whose cursor has come, oldest first or newest first."""
+    def due_schedules(
+        self, limit: int, *, newest: bool = False, ahead: timedelta = timedelta(0)
+    ) -> Due:
+        """Schedules whose cursor has come, or will have `ahead` from now; oldest or newest first."""
         statement = "newest_due_schedules" if newest else "due_schedules"
 
         def read(tx: Transaction) -> tuple[list[Row], list[Row], datetime]:
-            found = tx.all(statement, limit=limit)
+            found = tx.all(statement, limit=limit, ahead_seconds=ahead.total_seconds())
             names = sorted({row["job"] for row in found})
             jobs = tx.all("jobs_named", names=names) if names else []
             # The clock is read last: what was due a moment ago is due by it.
             return found, jobs, self._now(tx)
 
-        found, jobs, now = self.engine.read(read)
+        found, jobs, now = self.engine.look(read)
         good, broken = [], []
         for row in found:
             try:
@@ -65,7 +67,7 @@ class FireScript(Script):
             row = tx.one("next_fire_at")
             return self._now(tx), row["next_fire_at"] if row else None
 
-        return self.engine.read(read)
+        return self.engine.look(read)
 
     def park_schedules(self, broken: Sequence[tuple[int, datetime, str]]) -> None:
         """Take schedules that cannot be planned out of the way, with the reason shown."""
@@ -148,7 +150,7 @@ class FireScript(Script):
                 decision = "hold"  # the run that waited was let in just now
             if decision in ("start", "hold"):
                 owns = decision == "start"
-                made.append(_run_row(seq, schedule, run, jobs.get(schedule.job), owns=owns))
+                made.append(run_row(seq, schedule, run, jobs.get(schedule.job), owns=owns))
                 run_id = run.run_id
                 held[key] = held.get(key, 0) + (not owns)
             ledger.append(_ledger_row(schedule, run, decision, run_id))
@@ -189,7 +191,7 @@ def advances(plans: Sequence[FirePlan]) -> list[Row]:
     ]
 
 
-def _run_row(seq: int, schedule: Schedule, run: PlannedRun, job: Job | None, *, owns: bool) -> Row:
+def run_row(seq: int, schedule: Schedule, run: PlannedRun, job: Job | None, *, owns: bool) -> Row:
     retry = schedule.retry or (job.retry if job else None)
     concurrency_key = job.concurrency_key if job else None
     needs = slot_keys(schedule.slot, concurrency_key)

@@ -111,6 +111,8 @@ class SqliteEngine:
             else:
                 connection.close()
 
+    look = read
+
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
         """Queue the work; whoever gets the turn first commits for all that wait."""
         self._after_fork()

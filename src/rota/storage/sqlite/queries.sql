@@ -8,12 +8,14 @@ SELECT {now} AS now_at;
 
 -- name: due_schedules
 SELECT * FROM {prefix}schedules
- WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL AND next_fire_at <= {now}
+ WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL
+   AND next_fire_at <= {now} + CAST(:ahead_seconds * 1000000 AS INTEGER)
  ORDER BY next_fire_at LIMIT :limit;
 
 -- name: newest_due_schedules
 SELECT * FROM {prefix}schedules
- WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL AND next_fire_at <= {now}
+ WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL
+   AND next_fire_at <= {now} + CAST(:ahead_seconds * 1000000 AS INTEGER)
  ORDER BY next_fire_at DESC LIMIT :limit;
 
 -- name: next_fire_at
