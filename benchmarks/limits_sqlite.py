@@ -105,6 +105,7 @@ def bulk(url: str, count: int) -> None:
 def loop(url: str) -> None:
     connection, seen = connect(url), Seen()
     gate()
+    seen.begin()
     while claimed := connection.execute(CLAIM).fetchall():
         for _ in claimed:
             seen()

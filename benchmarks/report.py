@@ -24,8 +24,8 @@ How it is measured:
   measurement, in an order that is shuffled for each round. Shown are the median of the rounds and,
   below, the span between the least and the most.
 - A drain starts with the jobs in the database. Workers start, connect and wait; all are let go at
-  once. It begins with the first handler and ends when the database shows no unfinished job. Slow
-  programs drain fewer jobs.
+  once. It begins with the first handler and ends when the database shows no unfinished job; a
+  loop of the storage alone begins with its first claim. Slow programs drain fewer jobs.
 - Finished runs of Rota are kept, at default retention; graphile-worker and pgqueuer delete theirs.
 - Enqueue to start is measured from just before the call that enqueues, one job at a time with
   50 ms between, until the handler has begun in another process.

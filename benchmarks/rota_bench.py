@@ -35,7 +35,7 @@ SLOTS = 50
 # In one call of enqueue_many: the best of 2000, 10,000 and 50,000 where this was written.
 BULK = 50_000
 # The storage alone: the best of 500, 1000, 2000 and 5000 where this was written.
-BATCH = 5_000
+BATCH = 2_000
 
 
 def make_app(url: str) -> rota.Rota:
@@ -144,6 +144,7 @@ def loop(url: str) -> None:
     lease = timedelta(seconds=30)
     store.claim("bench", queues=(), jobs=("none",), limit=1, lease=lease)
     gate()
+    seen.begin()
     while claimed := store.claim("bench", queues=(), jobs=("noop",), limit=BATCH, lease=lease):
         for _ in claimed:
             seen()

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "build" / "bench.json"
 GROWTH = ROOT / "build" / "growth.json"
 
-QUICK = Size(jobs=10_000, singles=1_000, stamps=60, idle_seconds=5, due_seconds=5)
+QUICK = Size(jobs=20_000, singles=1_000, stamps=60, idle_seconds=5, due_seconds=5)
 QUICK_PEERS = ("pgqueuer", "graphile-worker", "pg-boss", "huey, unsynced")
 QUICK_LEAVES_OUT = frozenset({"herd100k", "single10", "unnest", "drain4"})
 CHECK = Size(jobs=100, singles=20, stamps=5, idle_seconds=1, due_seconds=3)

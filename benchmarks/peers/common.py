@@ -47,6 +47,10 @@ class Seen:
     def __init__(self) -> None:
         self._next = itertools.count(1).__next__
 
+    def begin(self) -> None:
+        """A loop begins with its first claim, not with what comes after it."""
+        say("first", time.time())
+
     def __call__(self) -> None:
         number = self._next()
         if number == 1:

@@ -15,7 +15,7 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 # The best of 100, 250, 500, 1000 and 2000, and of 1000, 5000 and 10,000, where this was written.
-BATCH = 1_000
+BATCH = 500
 BULK = 10_000
 
 

@@ -25,6 +25,10 @@ export function gate() {
 export class Seen {
   count = 0;
 
+  begin() {
+    say("first", now());
+  }
+
   call() {
     this.count += 1;
     if (this.count === 1) say("first", now());

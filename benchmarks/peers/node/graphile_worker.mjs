@@ -1,5 +1,4 @@
-// graphile-worker with the settings of its performance page (local queue, batched completion), and
-// a local queue of a size that drained fastest among 250, 500, 1000, 2000 and 5000.
+// graphile-worker with the settings of its performance page: local queue, batched completion.
 
 import { makeWorkerUtils, run, runMigrations } from "graphile-worker";
 import { gate, main, now, say, Seen, sleep, stamp, timed, versionOf } from "./common.mjs";
@@ -8,7 +7,7 @@ import { gate, main, now, say, Seen, sleep, stamp, timed, versionOf } from "./co
 const WORKER = {
   concurrentJobs: 24,
   maxPoolSize: 25,
-  localQueue: { size: 2000 },
+  localQueue: { size: 500 },
   completeJobBatchDelay: 0,
   failJobBatchDelay: 0,
 };

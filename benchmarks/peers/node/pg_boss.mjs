@@ -47,6 +47,7 @@ const verbs = {
     const boss = await open(connectionString);
     const seen = new Seen();
     await gate();
+    seen.begin();
     for (;;) {
       const jobs = await boss.fetch(QUEUE, { batchSize: BATCH });
       if (!jobs.length) break;
