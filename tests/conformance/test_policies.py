@@ -615,3 +615,43 @@ def test_a_long_catch_up_keeps_nobody_waiting_that_is_on_time(world: World) -> N
     fire.step()
     fire.step()
     assert world.schedule.last_fired_at == world.clock()
+
+
+# Planned a moment before
+
+
+def ahead(world: World) -> Fire:
+    monotonic = lambda: world.clock().timestamp()  # noqa: E731
+    return Fire(world.store, monotonic=monotonic, fired=lambda: None, look_ahead=0.02)
+
+
+def test_what_is_planned_ahead_fires_at_its_instant_and_not_before(world: World) -> None:
+    world.put()
+    fire = ahead(world)
+    assert 59.9 < fire.step() < 60  # wakes a moment before
+    world.clock.advance("59.99s")
+    assert 0 < fire.step() <= 0.011
+    assert fire.step() > 0  # woken too early: nothing yet
+    assert world.runs() == []
+    world.clock.advance("10ms")
+    fire.step()
+    assert [run.occurrence for run in world.runs()] == [world.clock()]
+    assert [run.state for run in world.runs()] == ["queued"]
+
+
+@pytest.mark.parametrize("change", ["pause", "edit", "drop"])
+def test_a_change_after_planning_ahead_wins(world: World, change: str) -> None:
+    made = world.put()
+    fire = ahead(world)
+    world.clock.advance("59.99s")
+    fire.step()
+    match change:
+        case "pause":
+            world.store.pause_schedule("s", None, ME)
+        case "edit":
+            world.store.put_schedule(replace(made, expr="1h"), ME)
+        case "drop":
+            world.store.drop_schedule("s", None, ME)
+    world.clock.advance("10ms")
+    fire.step()
+    assert world.runs() == []

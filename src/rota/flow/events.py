@@ -62,6 +62,8 @@ class Events:
         if self._thread is None:
             self._tell(name, event)
             return
+        if not self._thread.is_alive():
+            self.start()
         try:
             self._queue.put_nowait((name, event))
         except queue.Full:

@@ -72,9 +72,10 @@ class Fire:
             return CLOCK_RECHECK
         now = due.now
         ripe = [one for one in due.schedules if _cursor(one) <= now]
-        if due.schedules and not ripe:
-            # Nothing yet, but very soon: plan the first of them as of their instant.
-            now = min(map(_cursor, due.schedules))
+        soon = [_cursor(one) for one in due.schedules if _cursor(one) <= now + self.look_ahead]
+        if soon and not ripe:
+            # Nothing yet, but in a moment: plan the first of them as of their instant.
+            now = min(soon)
             ripe = [one for one in due.schedules if _cursor(one) <= now]
         broken = list(due.broken)
         plans, room = self._plans(ripe, now, broken)

@@ -54,19 +54,21 @@ class Loop:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._woken.clear()  # before the step: a wake during it leads to one more step
             try:
-                pause = self.step()
-            except BaseException as fault:  # isolated here: the loop goes on
+                self._take_turn()
+            except BaseException as fault:  # isolated here, wherever it was raised: the loop goes on
                 # Only a stop ends this pause: wake-ups must not turn a failure into a spin.
                 self._stopping.wait(self._pause_after(fault))
-                continue
-            if self.failures:
-                log.info("%s works again after %d failures", self.name, self.failures)
-            self.failures, self.last_error = 0, None
-            self.stepped_at = time.monotonic()
-            if pause > 0 and not self._stopping.is_set():
-                self._woken.wait(pause)
+
+    def _take_turn(self) -> None:
+        self._woken.clear()  # before the step: a wake during it leads to one more step
+        pause = self.step()
+        if self.failures:
+            log.info("%s works again after %d failures", self.name, self.failures)
+        self.failures, self.last_error = 0, None
+        self.stepped_at = time.monotonic()
+        if pause > 0 and not self._stopping.is_set():
+            self._woken.wait(pause)
 
     def _pause_after(self, fault: BaseException) -> float:
         self.failures += 1

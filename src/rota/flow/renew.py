@@ -60,9 +60,11 @@ class Renew:
             elif kept[seq].cancel_requested:
                 one.stop("cancelled")
 
-    def overdue(self) -> bool:
+    def overdue(self, claimed_at: float = float("-inf")) -> bool:
         """True when leases may soon run out. The margin, a fifth of the lease, is the time to
-        end handlers before other workers may begin. Asks no database: it may be what is away."""
-        late = self.monotonic() - self.renewed_at > self.lease.total_seconds() * 0.8
+        end handlers before other workers may begin. Asks no database: it may be what is away.
+        A lease that was claimed later than the others were renewed is younger than theirs."""
+        since = max(self.renewed_at, claimed_at)
+        late = self.monotonic() - since > self.lease.total_seconds() * 0.8
         # While one writer holds the whole store nobody can rescue: nothing has to be stopped.
         return late and not self.storage.blocked_within(BLOCKED_SECONDS)

@@ -210,6 +210,11 @@ class Worker:
     def _begin(self, execution: Execution) -> Executor | None:
         """Begin a run that has a slot. Its executor, if a thread has to call that: one that can
         run a handler without a thread has `start(context, done)`, which is true if it does."""
+        if self.renew.overdue(execution.claimed_at):
+            # This process slept, or its database is away: the run may be somebody else's by now.
+            execution.stop("lost")
+            execution.handler_returned(execution.stopped_outcome())
+            return None
         try:
             executor = self.executors.get(execution.job.executor)
             self._announce(execution)
@@ -255,12 +260,16 @@ class Worker:
 
     def _serve(self) -> None:
         """Run what waits until the worker has stopped."""
-        while self._wait_for_turn():
-            execution = self._pop()
-            executor = None if execution is None else self._begin(execution)
-            if execution is not None and executor is not None:
-                self._watch_deadline(execution)
-                execute(execution, executor.run)
+        try:
+            while self._wait_for_turn():
+                execution = self._pop()
+                executor = None if execution is None else self._begin(execution)
+                if execution is not None and executor is not None:
+                    self._watch_deadline(execution)
+                    execute(execution, executor.run)
+        finally:
+            with self._guard:
+                self._threads.discard(threading.current_thread())
 
     def _wait_for_turn(self) -> bool:
         """True when this thread should run what is next; False when the worker has stopped.
@@ -271,7 +280,6 @@ class Worker:
         with self._guard:
             while True:
                 if not self._waiting and self._stopping:
-                    self._threads.discard(threading.current_thread())
                     return False
                 if not self._waiting or self._busy >= self.slots:
                     self._rest(None)
@@ -291,8 +299,10 @@ class Worker:
 
     def _rest(self, seconds: float | None) -> None:
         self._idle += 1
-        self._guard.wait(seconds)
-        self._idle -= 1
+        try:
+            self._guard.wait(seconds)
+        finally:
+            self._idle -= 1
 
     def _done(self, execution: Execution, outcome: Outcome) -> None:
         """The first outcome of an execution; a lost one is settled by whoever has the lease."""

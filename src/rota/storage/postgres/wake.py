@@ -102,7 +102,7 @@ class Listener:
                     self._wake()  # what was said while nobody listened
                     delay = RETRY_SECONDS
                     self._hear(connection)
-            except (psycopg.Error, RotaError):
+            except BaseException:  # whatever it was: a listener that ends would not be missed
                 # Apart from each other, or all processes would come back at the same moment.
                 self._stopping.wait(random.uniform(delay / 2, delay))
                 delay = min(delay * 2, LONGEST_RETRY_SECONDS)

@@ -111,7 +111,8 @@ class SqliteEngine:
             else:
                 connection.close()
 
-    look = read
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        return self.read(work)
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
         """Queue the work; whoever gets the turn first commits for all that wait."""

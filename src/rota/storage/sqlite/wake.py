@@ -63,9 +63,12 @@ class FileWatch:
         self._connection.close()
 
     def _watch(self, wake: Callable[[], None]) -> None:
-        while self._hints.wait():
-            if self._committed():
-                wake()
+        while not self._stopping.is_set():
+            try:
+                if self._hints.wait() and self._committed():
+                    wake()
+            except BaseException:  # a watch that ends would not be missed
+                self._stopping.wait(POLL_SECONDS)
 
     def _committed(self) -> bool:
         for _ in range(self._hints.looks):
