@@ -32,7 +32,7 @@ SCRIPTS = [*sorted((STORAGE / "scripts").glob("*.py")), STORAGE / "store.py"]
 SCRIPTS += [STORAGE / "postgres" / "store.py"]
 
 # How a script may reach the database, and what it may ask without a statement being sent.
-ENTRIES = {"read", "write", "single", "single_columns", "single_tuples", "on_connection"}
+ENTRIES = {"read", "look", "write", "single", "single_columns", "single_tuples", "on_connection"}
 ASKED = {
     "migrate", "pending_migrations", "check_schema", "home", "blocked_within", "notify", "listen",
     "has_wake_channel", "close", "one_writer", "statements",

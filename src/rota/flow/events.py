@@ -62,8 +62,6 @@ class Events:
         if self._thread is None:
             self._tell(name, event)
             return
-        if not self._thread.is_alive():
-            self.start()
         try:
             self._queue.put_nowait((name, event))
         except queue.Full:
@@ -82,8 +80,14 @@ class Events:
             thread.join(timeout)
 
     def _serve(self) -> None:
-        while (told := self._queue.get()) is not None:
-            self._tell(*told)
+        while True:
+            try:
+                told = self._queue.get()
+                if told is None:
+                    return
+                self._tell(*told)
+            except BaseException:  # raised in this thread from outside: it goes on
+                log.exception("the thread that tells listeners was interrupted")
 
     def _tell(self, name: str, event: RunEvent) -> None:
         for listener in self._listeners.get(name, ()):
