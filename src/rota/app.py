@@ -62,6 +62,8 @@ MOST_CONNECTIONS = 100
 P = ParamSpec("P")
 R = TypeVar("R")
 
+SWITCH_SECONDS = 0.0005
+
 
 class Rota:
     """An application: its jobs, its store, and, once started, its scheduler and worker."""
@@ -409,6 +411,8 @@ class Rota:
             elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
                 os._exit(130)
 
+        # The process is ours: loops that come back from the database wait less for handlers.
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._speak_unless_told()
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -436,13 +440,19 @@ class Rota:
         log.setLevel(logging.INFO)
         names, store = ", ".join(sorted(self._jobs)), redact_text(self.settings.database)
         log.info("rota runs on %s; jobs: %s; Ctrl-C stops it", store, names or "none")
-        for event in ("job.started", "job.completed", "job.failed", "job.cancelled"):
-            self.events.on(event, functools.partial(_say, event.partition(".")[2]))
+        words = ("started", "completed", "failed", "cancelled")
+        lines = {f"job.{word}": functools.partial(_say, word) for word in words}
+        self.events.write_lines(lines, say_more)
 
     @property
     def health(self) -> dict[str, str | None]:
         """The last error of each loop, None where it works; empty while nothing runs."""
         return {} if self._service is None else self._service.health()
+
+    def under_way(self) -> list[str]:
+        """The jobs of the runs that this process works on now."""
+        worker = None if self._service is None else self._service.worker
+        return [] if worker is None else [one.run.job for one in worker.executions()]
 
     # Wiring
 
@@ -456,6 +466,8 @@ class Rota:
 
     def _save(self) -> None:
         """Put definitions into the store, once; the same definition changes nothing there."""
+        if len(self._saved) == len(self._jobs) + len(self._schedules):
+            return
         with self._guard:
             new = [job for name, job in self._jobs.items() if f"job {name}" not in self._saved]
             if new:
@@ -522,6 +534,10 @@ class Rota:
         if self._service is not None:
             self._service.wake_all()
         self.storage.notify()
+
+
+def say_more(count: int) -> None:
+    log.info("… and %s more runs ended in the last second", f"{count:,}")
 
 
 def _say(word: str, event: RunEvent) -> None:
@@ -599,6 +615,7 @@ def _in_script_of_child() -> bool:
     return False
 
 
+@functools.cache
 def _user() -> str:
     try:
         return getpass.getuser()

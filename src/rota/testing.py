@@ -24,7 +24,7 @@ from typing import Any
 
 from rota.app import Rota
 from rota.errors import Conflict
-from rota.flow.events import started_event
+from rota.flow.events import announce
 from rota.flow.fire import Fire
 from rota.flow.notes import Notes
 from rota.flow.promote import Promote
@@ -130,10 +130,7 @@ class Driver:
         # In this thread, whatever the job's isolation: a debugger and a monkeypatch reach it.
         job = replace(self.app._jobs[run.job], isolation="thread")
         execution = Execution(run, job, self._owner)
-        if self.app.events.listened:
-            if run.attempt == 1:
-                self.app.events.emit("job.started", started_event(run))
-            self.app.events.emit("attempt.started", started_event(run))
+        announce(self.app.events, run)
         execute(execution, self.app.executors.get(job.executor).run)
         while self._settler.step() == 0.0:
             pass

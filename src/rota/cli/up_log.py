@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import threading
-from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from rota.app import Rota
+from rota.app import Rota, say_more
 from rota.cli.output import clean, error_line, paint
 from rota.cli.times import spent
 from rota.errors import Invalid
@@ -82,30 +80,22 @@ class RunLines:
 
     def __init__(self, app: Rota) -> None:
         self.app = app
-        self._guard = threading.Lock()
-        self._under_way: Counter[str] = Counter()
         HumanLines.width = max([8, *(min(JOB_WIDTH, len(job.name)) for job in app.jobs())])
-        app.on("attempt.started")(self._started)
-        app.on("attempt.succeeded")(self._ended)
-        for how, words in _ENDS.items():
-            app.on(f"attempt.{how}")(self._ended_badly(words))
-        app.on("job.failed")(self._dead)
+        badly = {f"attempt.{how}": self._ended_badly(words) for how, words in _ENDS.items()}
+        lines = {"attempt.started": self._started, "attempt.succeeded": self._ended, **badly}
+        app.events.write_lines({**lines, "job.failed": self._dead}, say_more)
         # `app.run` says this once, as it begins to stop.
         logging.getLogger("rota").addFilter(self._explain_stopping)
 
     def _started(self, event: RunEvent) -> None:
-        with self._guard:
-            self._under_way[event.name] += 1
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
         _say(event, f"started{again}")
 
     def _ended(self, event: RunEvent) -> None:
-        self._not_under_way(event)
         _say(event, f"succeeded{_duration(event)}", colour="green")
 
     def _ended_badly(self, words: str) -> Listener:
         def ended(event: RunEvent) -> None:
-            self._not_under_way(event)
             error = error_line(redact_text(event.error or ""), limit=300)
             told = f"attempt {event.attempt} {words}{_duration(event)}"
             _say(event, f"{told}: {error}" if error else told, colour="yellow")
@@ -115,10 +105,6 @@ class RunLines:
     def _dead(self, event: RunEvent) -> None:
         _say(event, f"is dead; `rota show {event.run_id}` has the error", colour="red")
 
-    def _not_under_way(self, event: RunEvent) -> None:
-        with self._guard:
-            self._under_way[event.name] -= 1
-
     def _explain_stopping(self, record: logging.LogRecord) -> bool:
         if record.msg == "stopping":
             record.msg = f"stopping; {self.waits_for()}"
@@ -126,9 +112,8 @@ class RunLines:
 
     def waits_for(self) -> str:
         """What a stop has to wait for, and for how long."""
-        with self._guard:
-            names = sorted(name for name, count in self._under_way.items() if count > 0)
-            count = sum(number for number in self._under_way.values() if number > 0)
+        under_way = self.app.under_way()
+        names, count = sorted(set(under_way)), len(under_way)
         if not count:
             return "nothing is under way"
         grace = self.app.settings.grace

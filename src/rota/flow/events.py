@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,6 +22,7 @@ from rota.model.run import Claimed
 log = logging.getLogger("rota.events")
 
 QUEUED = 10_000
+LINES_PER_SECOND = 100
 
 NAMES = (
     "job.started", "job.completed", "job.failed", "job.cancelled", "attempt.started",
@@ -48,6 +50,9 @@ Listener = Callable[[RunEvent], None]
 class Events:
     def __init__(self) -> None:
         self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
+        self._lines: dict[str, Listener] = {}
+        self._more: Callable[[int], None] = lambda count: None
+        self._second, self._written, self._passed_over = 0.0, 0, 0
         self._queue: queue.Queue[tuple[str, RunEvent] | None] = queue.Queue(QUEUED)
         self._thread: threading.Thread | None = None
 
@@ -55,6 +60,29 @@ class Events:
         if name not in NAMES:
             raise Invalid(f"event {name!r} is unknown; use one of {', '.join(NAMES)}")
         self._listeners[name].append(listener)
+
+    def write_lines(
+        self, lines: Mapping[str, Listener], more: Callable[[int], None]
+    ) -> None:
+        """Listeners for people, who read LINES_PER_SECOND; `more` is told how many runs ended
+        unheard in a second. A worker that does thousands must not spend itself on writing them."""
+        self._lines, self._more = dict(lines), more
+
+    def wants(self, name: str) -> bool:
+        """False on the hot path of most programs: then no event is built at all."""
+        return name in self._listeners or (name in self._lines and self._has_room())
+
+    def _has_room(self) -> bool:
+        now = time.monotonic()
+        if now - self._second >= 1.0:
+            self._second, self._written = now, 0
+            passed_over, self._passed_over = self._passed_over, 0
+            if passed_over:
+                self._more(passed_over)
+        return self._written < LINES_PER_SECOND
+
+    def ended_unheard(self, count: int) -> None:
+        self._passed_over += count
 
     def emit(self, name: str, event: RunEvent) -> None:
         """Tell listeners: at once, or by the thread of a running service, so that a slow
@@ -90,16 +118,15 @@ class Events:
                 log.exception("the thread that tells listeners was interrupted")
 
     def _tell(self, name: str, event: RunEvent) -> None:
-        for listener in self._listeners.get(name, ()):
+        listeners = [*self._listeners.get(name, ())]
+        if name in self._lines and self._has_room():
+            self._written += 1
+            listeners.append(self._lines[name])
+        for listener in listeners:
             try:
                 listener(event)
             except BaseException:  # also sys.exit(): it must not end the thread that tells it
                 log.exception("a listener to %s failed", name)
-
-    @property
-    def listened(self) -> bool:
-        """False on the hot path of most programs: then no event is built at all."""
-        return bool(self._listeners)
 
 
 def run_event(settlement: Settlement) -> RunEvent:
@@ -121,3 +148,11 @@ def started_event(run: Claimed) -> RunEvent:
         attempt=run.attempt,
         scheduled_at=run.occurrence or run.due_at,
     )
+
+
+def announce(events: Events, run: Claimed) -> None:
+    """An attempt begins, and with the first one the run."""
+    if run.attempt == 1 and events.wants("job.started"):
+        events.emit("job.started", started_event(run))
+    if events.wants("attempt.started"):
+        events.emit("attempt.started", started_event(run))

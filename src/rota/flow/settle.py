@@ -171,9 +171,9 @@ class Settler:
 
     def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
         states = {answer.seq: answer.state for answer in answers}
-        if not again and len(states) == len(settlements) and not self.events.listened:
-            if not all(one.is_plain for one in settlements):
-                self.settled()
+        plain = all(one.is_plain for one in settlements)
+        if plain and not again and len(states) == len(settlements) and not self._wanted():
+            self.events.ended_unheard(len(settlements))
             return
         for one in settlements:
             if again and one.run.seq not in states and self._was_written(one):
@@ -184,12 +184,19 @@ class Settler:
             if state is None:
                 log.info("run %s attempt %d was settled elsewhere", one.run.id, one.run.attempt)
                 continue
-            if self.events.listened:
-                self.events.emit(f"attempt.{one.attempt_outcome}", run_event(one))
-                if state in TERMINAL:
-                    self.events.emit(_ENDS[state], run_event(one))
-        if states:
+            names = [f"attempt.{one.attempt_outcome}"]
+            if state in TERMINAL:
+                names.append(_ENDS[state])
+            wanted = [name for name in names if self.events.wants(name)]
+            for name in wanted:
+                self.events.emit(name, run_event(one))
+            if not wanted:
+                self.events.ended_unheard(1)
+        if states and not plain:
             self.settled()
+
+    def _wanted(self) -> bool:
+        return self.events.wants("attempt.succeeded") or self.events.wants("job.completed")
 
     def _was_written(self, one: Settlement) -> bool:
         """After a COMMIT without an answer: the row tells whether it was ours."""

@@ -23,7 +23,7 @@ import msgspec
 from rota.errors import RotaError
 from rota.executors.protocol import Executor
 from rota.flow.claim import Claim
-from rota.flow.events import Events, started_event
+from rota.flow.events import Events, announce
 from rota.flow.loop import Loop
 from rota.flow.notes import Notes
 from rota.flow.renew import Renew
@@ -239,11 +239,9 @@ class Worker:
             self.loops["watch"].wake()  # it looks no more than WATCH_SECONDS from now anyway
 
     def _announce(self, execution: Execution) -> None:
-        if self.events.listened and not execution.announced:
+        if not execution.announced:
             execution.announced = True
-            if execution.run.attempt == 1:
-                self.events.emit("job.started", started_event(execution.run))
-            self.events.emit("attempt.started", started_event(execution.run))
+            announce(self.events, execution.run)
 
     # Threads
 
