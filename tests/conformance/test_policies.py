@@ -622,9 +622,7 @@ def test_a_long_catch_up_keeps_nobody_waiting_that_is_on_time(world: World) -> N
 
 def ahead(world: World) -> Fire:
     monotonic = lambda: world.clock().timestamp()  # noqa: E731
-    return Fire(
-        world.store, monotonic=monotonic, fired=lambda: None, look_ahead=0.02, pace=3600.0
-    )
+    return Fire(world.store, monotonic=monotonic, fired=lambda: None, look_ahead=0.02, pace=3600.0)
 
 
 def test_what_is_planned_ahead_fires_at_its_instant_and_not_before(world: World) -> None:

@@ -196,7 +196,9 @@ def renew_without_fence(world: World) -> Iterator[None]:
 def rescue_that_does_not_count(world: World) -> Iterator[None]:
     def uncounted(run: Claimed, outcome: Outcome, **options: Any) -> Settlement:
         decided = settle(run, outcome, **options)
-        return msgspec.structs.replace(decided, lost=run.lost) if outcome.kind == "lost" else decided
+        return (
+            msgspec.structs.replace(decided, lost=run.lost) if outcome.kind == "lost" else decided
+        )
 
     with patch("rota.flow.settle.settle", uncounted):
         yield

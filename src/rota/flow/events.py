@@ -61,9 +61,7 @@ class Events:
             raise Invalid(f"event {name!r} is unknown; use one of {', '.join(NAMES)}")
         self._listeners[name].append(listener)
 
-    def write_lines(
-        self, lines: Mapping[str, Listener], more: Callable[[int], None]
-    ) -> None:
+    def write_lines(self, lines: Mapping[str, Listener], more: Callable[[int], None]) -> None:
         """Listeners for people, who read LINES_PER_SECOND; `more` is told how many runs ended
         unheard in a second. A worker that does thousands must not spend itself on writing them."""
         self._lines, self._more = dict(lines), more

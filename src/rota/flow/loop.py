@@ -56,7 +56,9 @@ class Loop:
         while not self._stopping.is_set():
             try:
                 self._take_turn()
-            except BaseException as fault:  # isolated here, wherever it was raised: the loop goes on
+            except (
+                BaseException
+            ) as fault:  # isolated here, wherever it was raised: the loop goes on
                 # Only a stop ends this pause: wake-ups must not turn a failure into a spin.
                 self._stopping.wait(self._pause_after(fault))
 

@@ -154,14 +154,18 @@ class Execution:
             case "progress":
                 self.owner.notes.progress(self.run, params)
             case "extend_lease":
-                if not self.owner.storage.renew([(self.run.seq, self.run.attempt)], self.owner.lease):
+                if not self.owner.storage.renew(
+                    [(self.run.seq, self.run.attempt)], self.owner.lease
+                ):
                     self.stop("lost")
                     raise Conflict(f"the lease of run {self.run.id} was lost")
             case "lock":
                 name = check_key(params["name"], "lock")
                 return self.owner.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])
             case "extend_lock":
-                return self.owner.storage.extend_lock(params["name"], params["token"], params["ttl"])
+                return self.owner.storage.extend_lock(
+                    params["name"], params["token"], params["ttl"]
+                )
             case "unlock":
                 return self.owner.storage.release_lock(params["name"], params["token"])
             case _:

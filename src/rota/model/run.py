@@ -25,7 +25,9 @@ RUN_ID = str(uuid.UUID(int=0))  # the shape of an id
 def occurrence_id(schedule_id: int, occurrence: datetime) -> str:
     """The id of the run that stands for an occurrence."""
     # What uuid.uuid5 does, without its object in between: a herd makes thousands at once.
-    told = sha1(_OCCURRENCES + f"{schedule_id}|{micros(occurrence)}".encode(), usedforsecurity=False)
+    told = sha1(
+        _OCCURRENCES + f"{schedule_id}|{micros(occurrence)}".encode(), usedforsecurity=False
+    )
     text = told.hexdigest()
     variant = "89ab"[int(text[16], 16) & 3]
     return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"

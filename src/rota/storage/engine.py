@@ -135,8 +135,9 @@ class Probed:
             return 0
         self._at(name, "before")
         self._execute_many(name, rows)
+        changed: int = self.cursor.rowcount
         self._at(name, "after")
-        return self.cursor.rowcount
+        return changed
 
     def tuples(self, name: str, /, **params: object) -> list[tuple[Any, ...]]:
         self._at(name, "before")

@@ -306,9 +306,9 @@ class PostgresEngine:
     def _send(self, payload: str | None = None) -> None:
         """A hint: nobody waits until it is on disk."""
         told = self._token if payload is None else payload
-        notify = SQL(
-            "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {}, {}; COMMIT"
-        ).format(Identifier(self.channel), Literal(told))
+        notify = SQL("BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {}, {}; COMMIT").format(
+            Identifier(self.channel), Literal(told)
+        )
         with self._pool.lend() as connection:
             connection.execute(notify, prepare=False)
 

@@ -50,13 +50,16 @@ class PostgresTransaction(Probed):
         )
 
     def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        self.cursor.row_factory = tuple_row  # type: ignore[assignment]
+        self.cursor.row_factory = tuple_row
         try:
             return self._execute(name, params)  # type: ignore[return-value]
         finally:
             self.cursor.row_factory = dict_row
 
-    _execute_columns = _execute_tuples  # a list is bound as an array
+    def _execute_columns(
+        self, name: str, columns: Mapping[str, Sequence[object]]
+    ) -> list[tuple[Any, ...]]:
+        return self._execute_tuples(name, columns)  # a list is bound as an array
 
     def _rows(self, statement: Statement, bound: dict[str, str | None]) -> list[Row]:
         bound["now"] = self.now

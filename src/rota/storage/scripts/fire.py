@@ -40,7 +40,7 @@ class FireScript(Script):
     def due_schedules(
         self, limit: int, *, newest: bool = False, ahead: timedelta = timedelta(0)
     ) -> Due:
-        """Schedules whose cursor has come, or will have `ahead` from now; oldest or newest first."""
+        """Schedules whose cursor has come, or comes within `ahead`; oldest or newest first."""
         statement = "newest_due_schedules" if newest else "due_schedules"
 
         def read(tx: Transaction) -> tuple[list[Row], list[Row], datetime]:
@@ -113,9 +113,9 @@ class FireScript(Script):
     def _take_slots(self, tx: Transaction, first: Mapping[str, int]) -> set[int]:
         """Give each free key to the run that asks for it; the runs that got theirs."""
         busy = {key for (key,) in tx.tuples("busy_keys", keys=list(first))}
-        free = [{"key": key, "seq": seq} for key, seq in first.items() if key not in busy]
-        tx.changed("take_slots", free)
-        return {row["seq"] for row in free}
+        free = {key: seq for key, seq in first.items() if key not in busy}
+        tx.changed("take_slots", [{"key": key, "seq": seq} for key, seq in free.items()])
+        return set(free.values())
 
     def _admit(
         self, tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]

@@ -31,7 +31,9 @@ class RescueScript(AdmitScript):
             page = tx.tuples("slot_owners_after", after=self._swept, limit=limit)
             owners = [owner for (owner,) in page]
             self._swept = owners[-1] if len(owners) == limit else 0
-            freed = {row["key"] for row in tx.all("sweep_slots", owners=owners)} if owners else set()
+            freed = (
+                {row["key"] for row in tx.all("sweep_slots", owners=owners)} if owners else set()
+            )
             self._admit_keys(tx, freed)
             stranded = tx.all("stranded_delay_schedules", waiting_at=WAITING_FOR_RUN, limit=limit)
             for row in stranded:

@@ -61,7 +61,9 @@ class ScheduleScript(FireScript):
             return
         _, missed = plan_resume(old, now)
         if missed is not None and old.enabled and not old.paused:
-            missed = msgspec.structs.replace(missed, reason="the timing was changed before it fired")
+            missed = msgspec.structs.replace(
+                missed, reason="the timing was changed before it fired"
+            )
         self._record(tx, old, missed)
 
     def schedule_named(self, name: str) -> Schedule:
