@@ -70,7 +70,7 @@ def named_calls() -> set[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 entry, on = node.func.attr, ast.unparse(node.func.value)
-                if on == "self.engine" and entry in ENTRIES - {"read", "on_connection"}:
+                if on == "self.engine" and entry in ENTRIES - {"read", "look", "on_connection"}:
                     name = node.args[0]
                     if isinstance(name, ast.Constant):
                         found.add(name.value)

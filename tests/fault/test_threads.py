@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from pathlib import Path
+
+import pytest
 
 from rota import Rota
 
@@ -21,8 +24,9 @@ def end(thread: threading.Thread) -> None:
     assert set_exception(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)) == 1
 
 
-def test_no_thread_ends_silently(database: str) -> None:
-    app = Rota(database)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_no_thread_ends_silently(tmp_path: Path) -> None:
+    app = Rota(f"sqlite:///{tmp_path / 'rota.db'}")
     done: list[int] = []
 
     @app.job(max_attempts=50, backoff="fixed", delay="0.1s")
@@ -45,8 +49,8 @@ def test_no_thread_ends_silently(database: str) -> None:
             while any(app.health.values()):
                 assert time.monotonic() < deadline, app.health
                 time.sleep(0.01)
-            # Threads of handlers and of hints come back when they are needed.
-            loops = set(before) - {"rota-handler", "rota-notify"}
+            # These come back when they are needed.
+            loops = set(before) - {"rota-handler", "rota-notify", "rota-events"}
             assert loops <= set(ours())
         assert set(done) == {0, 1, 2}
     finally:

@@ -88,6 +88,8 @@ class Events:
         if self._thread is None:
             self._tell(name, event)
             return
+        if not self._thread.is_alive():
+            self.start()
         try:
             self._queue.put_nowait((name, event))
         except queue.Full:
@@ -113,7 +115,7 @@ class Events:
                     return
                 self._tell(*told)
             except BaseException:  # raised in this thread from outside: it goes on
-                log.exception("the thread that tells listeners was interrupted")
+                continue
 
     def _tell(self, name: str, event: RunEvent) -> None:
         listeners = [*self._listeners.get(name, ())]

@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from rota.errors import Unavailable
 
@@ -56,11 +57,11 @@ class Loop:
         while not self._stopping.is_set():
             try:
                 self._take_turn()
-            except (
-                BaseException
-            ) as fault:  # isolated here, wherever it was raised: the loop goes on
-                # Only a stop ends this pause: wake-ups must not turn a failure into a spin.
-                self._stopping.wait(self._pause_after(fault))
+            except BaseException as fault:
+                # Isolated here, wherever it was raised: the loop goes on. Only a stop ends this
+                # pause: wake-ups must not turn a failure into a spin.
+                with suppress(BaseException):
+                    self._stopping.wait(self._pause_after(fault))
 
     def _take_turn(self) -> None:
         self._woken.clear()  # before the step: a wake during it leads to one more step

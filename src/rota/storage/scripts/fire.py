@@ -45,10 +45,10 @@ class FireScript(Script):
 
         def read(tx: Transaction) -> tuple[list[Row], list[Row], datetime]:
             found = tx.all(statement, limit=limit, ahead_seconds=ahead.total_seconds())
+            # The clock is read afterwards: what was due a moment ago is due by it.
+            now = self._now(tx)
             names = sorted({row["job"] for row in found})
-            jobs = tx.all("jobs_named", names=names) if names else []
-            # The clock is read last: what was due a moment ago is due by it.
-            return found, jobs, self._now(tx)
+            return found, tx.all("jobs_named", names=names) if names else [], now
 
         found, jobs, now = self.engine.look(read)
         good, broken = [], []
