@@ -112,7 +112,8 @@ def judge(row: Row, results: Results) -> Verdict:
     limit = next((one for one in limits if one.program == LIMIT), None)
     against = limit if row.of == LIMIT else peer
     ratio = None
-    if rota and against:
+    # An idle process may use less than can be seen.
+    if rota and against and rota.median and against.median:
         small = row.key in SMALL_IS_GOOD
         ratio = against.median / rota.median if small else rota.median / against.median
     return Verdict(

@@ -11,7 +11,6 @@ settles without a worker, and `herd`.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ import uvloop
 from common import Seen, Timed, gate, main, say
 from common import pace as paced
 from common import stamp as stamped
-from producers import together
+from producers import ordered_ids, together
 
 import rota
 
@@ -81,10 +80,8 @@ class Table:
         return f"INSERT INTO {self.name} ({', '.join(self.row)}) VALUES ({places})"
 
     def rows(self, count: int) -> Iterator[dict[str, str | None]]:
-        """New rows. Ids come from one read of random bytes: making them is not what is measured."""
-        ids = os.urandom(16 * count).hex()
-        for begin in range(0, len(ids), 32):
-            yield {**self.row, "id": ids[begin : begin + 32]} if "id" in self.row else self.row
+        for id in ordered_ids(count):
+            yield {**self.row, "id": id} if "id" in self.row else self.row
 
 
 def table(url: str) -> Table:

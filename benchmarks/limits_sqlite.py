@@ -8,12 +8,10 @@ As in limits.py, on a minimal row and on Rota's own table with all of its indexe
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
@@ -21,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 from common import Seen, Timed, gate, main, say
 from common import pace as paced
 from common import stamp as stamped
+from producers import ordered_ids
 
 import rota
 
@@ -82,24 +81,20 @@ def template(connection: sqlite3.Connection) -> dict[str, object]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def rows(row: dict[str, object], count: int) -> Iterator[tuple[object, ...]]:
-    """New rows. Ids come from one read of random bytes: making them is not what is measured."""
-    before = [value for name, value in row.items() if name != "id"]
-    ids = os.urandom(16 * count).hex()
-    for begin in range(0, len(ids), 32):
-        yield (*before, ids[begin : begin + 32]) if "id" in row else tuple(before)
-
-
 def bulk(url: str, count: int) -> None:
+    """What the rows share is said once; what differs comes as one JSON array."""
     connection = connect(url)
-    row = template(connection)
-    names = [*(name for name in row if name != "id"), *(["id"] if "id" in row else [])]
-    sql = f"INSERT INTO {TABLE} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    shared = {name: value for name, value in template(connection).items() if name != "id"}
+    own = "id" if HOW == "rota" else "args"
+    shared.pop(own, None)
+    sql = f"""
+        INSERT INTO {TABLE} ({", ".join(shared)}, {own})
+        SELECT {", ".join("?" * len(shared))}, value FROM json_each(?)"""
     with Timed():
         for begin in range(0, count, BULK):
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(sql, rows(row, min(BULK, count - begin)))
-            connection.execute("COMMIT")
+            size = min(BULK, count - begin)
+            values = ordered_ids(size) if HOW == "rota" else ["{}"] * size
+            connection.execute(sql, [*shared.values(), json.dumps(list(values))])
 
 
 def loop(url: str) -> None:
