@@ -25,6 +25,7 @@ def one_source_of_chance(seed: int, clock: VirtualClock) -> Iterator[None]:
     replaced = {
         "rota.flow.fire.random": chance,
         "rota.flow.enqueue.new_run_ids": new_run_ids,
+        "rota.flow.claim.time": time,
         "rota.flow.run.time": time,
         "rota.flow.worker.time": time,
         "rota.executors.context.time": time,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
@@ -31,6 +32,7 @@ class Claim:
         self.free, self.held, self.take = free, held, take
         self.lease, self.interval = lease, interval
         self.uncertain = False
+        self.asked_at = 0.0
 
     def step(self) -> float:
         if self.uncertain:
@@ -40,6 +42,7 @@ class Claim:
         limit = min(self.free(), BATCH)
         if limit <= 0:
             return self.interval  # woken when a slot becomes free
+        self.asked_at = time.monotonic()  # before: the leases are at least this young
         try:
             claimed = self.storage.claim(
                 self.worker_id, queues=self.queues, jobs=self.jobs(), limit=limit, lease=self.lease

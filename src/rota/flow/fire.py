@@ -23,6 +23,7 @@ log = logging.getLogger("rota.fire")
 BATCH = 1_000
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
+LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is made again
 MOST_RUNS = 1_000  # in one transaction
 
 
@@ -60,7 +61,7 @@ class Fire:
         if early > 0:
             return early
         coming, self.coming = self.coming, None
-        if coming is not None and self.monotonic() >= coming.at:
+        if coming is not None and 0 <= self.monotonic() - coming.at < LATEST_SECONDS:
             self._fire(coming.plans, coming.jobs)
             return self._until_next()
         return self._look()

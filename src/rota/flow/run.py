@@ -54,10 +54,12 @@ class Execution:
         "run", "started_at", "threadless", "timeout",
     )  # fmt: skip
 
-    def __init__(self, run: Claimed, job: Job, owner: Owner) -> None:
+    def __init__(
+        self, run: Claimed, job: Job, owner: Owner, claimed_at: float | None = None
+    ) -> None:
         self.run, self.job, self.owner = run, job, owner
         self.timeout = run.timeout or job.timeout
-        self.claimed_at = time.monotonic()
+        self.claimed_at = time.monotonic() if claimed_at is None else claimed_at
         self.started_at: float | None = None  # monotonic, from the handler's start
         self.announced = False  # listeners know that it begins
         self.has_slot = False

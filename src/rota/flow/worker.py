@@ -98,7 +98,8 @@ class Worker:
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._busy = 0  # slots in use
-        self._stands_by = False  # one of the idle threads looks after the one at work
+        self._serving: threading.Thread | None = None  # who runs the quick handlers
+        self._stands_by = False  # one of the idle threads looks after the one that serves
         self._stopping = False
         self._owner = Owner(
             storage=storage,
@@ -165,6 +166,10 @@ class Worker:
 
     def take(self, claimed: list[Claimed]) -> None:
         """Hold each claimed run until a slot is free for it."""
+        if self._stopping:
+            for run in claimed:
+                self.settler.put(run, Outcome(kind="released", reason="the worker stopped"))
+            return
         prepared = [execution for execution in map(self._prepare, claimed) if execution]
         with self._guard:  # all of them before the first begins: they are renewed from now on
             for execution in prepared:
@@ -181,7 +186,7 @@ class Worker:
             self.settler.put(run, Outcome(kind="released", reason="this worker forgot the job"))
             return None
         try:
-            return Execution(run, job, self._owner)
+            return Execution(run, job, self._owner, self.claim.asked_at)
         except Exception as fault:  # a row that somebody corrupted
             self.settler.put(run, Outcome(kind="failed", error=f"it cannot be read: {fault}"))
             return None
@@ -213,6 +218,8 @@ class Worker:
         if self.renew.overdue(execution.claimed_at):
             # This process slept, or its database is away: the run may be somebody else's by now.
             execution.stop("lost")
+        if execution.finished or execution.context.stop_reason is not None:
+            # Cancelled, lost or let go while it waited for a slot.
             execution.handler_returned(execution.stopped_outcome())
             return None
         try:
@@ -252,9 +259,19 @@ class Worker:
             wanted = min(wanted, 2)
         self._guard.notify(wanted)
         for _ in range(min(wanted - self._idle, self.slots - len(self._threads))):
-            thread = threading.Thread(target=self._serve, name="rota-handler", daemon=True)
-            self._threads.add(thread)
-            thread.start()
+            self._add_thread()
+
+    def _call_another(self) -> None:
+        """Called with the guard held: one more thread, for the next run or to stand by."""
+        if self._idle:
+            self._guard.notify()
+        elif len(self._threads) < self.slots:
+            self._add_thread()
+
+    def _add_thread(self) -> None:
+        thread = threading.Thread(target=self._serve, name="rota-handler", daemon=True)
+        self._threads.add(thread)
+        thread.start()
 
     def _serve(self) -> None:
         """Run what waits until the worker has stopped."""
@@ -268,6 +285,7 @@ class Worker:
         finally:
             with self._guard:
                 self._threads.discard(threading.current_thread())
+                self._retire()
 
     def _wait_for_turn(self) -> bool:
         """True when this thread should run what is next; False when the worker has stopped.
@@ -280,8 +298,9 @@ class Worker:
                 if not self._waiting and self._stopping:
                     return False
                 if not self._waiting or self._busy >= self.slots:
+                    self._retire()
                     self._rest(None)
-                elif not self._busy or not self.pace.quick:
+                elif not self.pace.quick or self._serving in (None, threading.current_thread()):
                     break
                 elif self._stands_by:
                     self._rest(None)
@@ -291,9 +310,15 @@ class Worker:
                     self._stands_by = False
                     if self.pace.total == ended:
                         break
+            self._serving = threading.current_thread()
             if len(self._waiting) > 1 and not self._stands_by:
-                self._guard.notify()  # there is work for one more, or somebody has to stand by
+                self._call_another()
             return True
+
+    def _retire(self) -> None:
+        """Called with the guard held: this thread serves no longer, if it did."""
+        if self._serving is threading.current_thread():
+            self._serving = None
 
     def _rest(self, seconds: float | None) -> None:
         self._idle += 1
@@ -322,6 +347,8 @@ class Worker:
             self._busy -= execution.has_slot
             if self._stopping:
                 self._guard.notify_all()
+            elif self._waiting and threading.current_thread() not in self._threads:
+                self._wake_threads()  # a thread of ours goes on by itself
         if execution.threadless:
             self._begin_waiting()
         if self.free() > 0:
@@ -335,12 +362,11 @@ class Worker:
         """End handlers at their deadline; give up on those that a stop did not end."""
         now, soonest = time.monotonic(), WATCH_SECONDS
         self._give_back_waiting(now)
-        overdue = self.renew.overdue()
         for one in self.executions():
             if one.finished:
                 continue
             context, deadline = one.context, one.deadline
-            if overdue:
+            if self.renew.overdue(one.claimed_at):
                 one.stop("lost")
             if deadline is not None and deadline <= now:
                 one.stop("timed_out")

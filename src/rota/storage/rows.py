@@ -168,7 +168,9 @@ def checked_schedule(row: Row) -> Schedule:
     except Exception:
         return _schedule(row)  # says whose fault it is
     check_name(row["name"], "schedule name")
-    return template.like(**dict(zip(_OWN, _own(row), strict=True)))
+    # Its own arguments: nobody shall change those of another one.
+    own = dict(zip(_OWN, _own(row), strict=True))
+    return template.like(args=from_json(row["args"]), **own)
 
 
 def _schedule(row: Row) -> Schedule:

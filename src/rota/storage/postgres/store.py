@@ -84,14 +84,16 @@ class PostgresStore(Store):
         return len(moved) + (super().fire(rest, jobs) if rest else 0)
 
     def _fire_free(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> set[int]:
-        keys: set[str] = set()
+        first: dict[str, FirePlan] = {}  # a slot goes to its oldest occurrence
+        for plan in plans:
+            if plan.schedule.slot is not None:
+                first.setdefault(plan.schedule.slot, plan)
         asked = []
         for plan in sorted(plans, key=lambda plan: plan.schedule.id):
             slot = plan.schedule.slot
-            if len(plan.runs) != 1 or plan.stretches or slot in keys:
+            alone = slot is None or first[slot] is plan
+            if len(plan.runs) != 1 or plan.stretches or not alone:
                 continue
-            if slot is not None:
-                keys.add(slot)
             row = run_row(0, plan.schedule, plan.runs[0], jobs.get(plan.schedule.job), owns=True)
             row["key"] = None if slot is None else f"o/{slot}"
             row["cursor_at"], row["next_fire_at"] = plan.cursor, plan.next_fire_at

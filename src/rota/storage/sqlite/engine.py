@@ -165,6 +165,8 @@ class SqliteEngine:
         """Take the only write lock there is, and remember when that took long."""
         self._waits_since = began = time.monotonic()
         try:
+            if self._writer.in_transaction:  # a thread was interrupted where nothing may interrupt
+                self._writer.rollback()
             self._writer.execute("BEGIN IMMEDIATE")
         finally:
             self._waits_since = None
