@@ -148,6 +148,8 @@ class SqliteEngine:
                 except BaseException:
                     self._writer.rollback()
                     raise
+                for pending in group:
+                    pending.committed = True
                 self._at(group, "after")
         except Exception as fault:
             for pending in group:
@@ -372,11 +374,11 @@ class SqliteEngine:
 class _Pending(Generic[T]):
     """Work that waits for the next commit, and its answer."""
 
-    __slots__ = ("done", "fault", "name", "result", "work")
+    __slots__ = ("committed", "done", "fault", "name", "result", "work")
 
     def __init__(self, name: str, work: Callable[[Transaction], T]) -> None:
         self.name, self.work = name, work
-        self.done = False
+        self.done = self.committed = False
         self.result: T | None = None
         self.fault: BaseException | None = None
 
@@ -387,6 +389,10 @@ class _Pending(Generic[T]):
     def answer(self) -> T:
         if self.fault is not None:
             raise self.fault
+        if not self.committed:  # the thread that wrote for all was interrupted: nobody knows
+            lost = Unavailable(f"{self.name} was interrupted; try again")
+            lost.maybe_committed = True
+            raise lost
         return self.result  # type: ignore[return-value]
 
 
