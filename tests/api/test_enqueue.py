@@ -262,17 +262,20 @@ class Running:
     """Counts how many handlers of each tenant run at the same time."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._changed = threading.Condition()
         self.now: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
 
-    def enter(self, tenant: str) -> None:
-        with self._guard:
+    def enter(self, tenant: str, *, company: int) -> None:
+        """Comes in, and waits until so many of its tenant were in at once."""
+        with self._changed:
             self.now[tenant] += 1
             self.most[tenant] = max(self.most[tenant], self.now[tenant])
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self.most[tenant] >= company, timeout=10)
 
     def leave(self, tenant: str) -> None:
-        with self._guard:
+        with self._changed:
             self.now[tenant] -= 1
 
 
@@ -285,8 +288,8 @@ def test_no_more_runs_of_a_key_at_once_than_its_limit(
     def define(app: rota.Rota) -> tuple[Any, Watch]:
         @app.job()
         def note(ctx: rota.Context, tenant: str) -> None:
-            running.enter(tenant)
-            ctx.wait(0.01)
+            running.enter(tenant, company=limit)
+            ctx.wait(0.01)  # long enough for one too many to come in
             running.leave(tenant)
 
         return note, Watch(app)
