@@ -24,11 +24,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any, ParamSpec, TypeVar
 
 from rota.config import Settings, load_settings
-from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable, Unknown
+from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable
 from rota.executors.loading import MAIN
 from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor
@@ -38,15 +37,22 @@ from rota.flow.control import Control
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener, RunEvent
 from rota.flow.service import PARTS, Service, ServiceOptions
-from rota.model.duration import format_duration, parse_duration, parse_instant
+from rota.model.duration import parse_duration
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
-from rota.model.policies import DEFAULT_OVERLAP, PYTHON
+from rota.model.options import (
+    SCHEDULE_OPTIONS,
+    make_schedule,
+    named,
+    refuse_unknown,
+    retry_of,
+    timing_of,
+)
+from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON
 from rota.model.redact import redact_text
 from rota.model.retention import Retention
-from rota.model.retry import Retry
 from rota.model.run import Enqueued, Run
-from rota.model.schedule import DEFINITION, Schedule
+from rota.model.schedule import Schedule
 from rota.storage.protocol import Actor, Storage
 from rota.storage.store import open_store
 from rota.task import HeldLock, Task
@@ -116,11 +122,15 @@ class Rota:
 
         def define(function: Callable[P, R]) -> Task[P, R]:
             called = name or function.__name__
-            with _named(f"job {called!r}"):
-                retry = _retry(max_attempts, backoff, delay, max_delay, retry_jitter)
+            with named(f"job {called!r}"):
+                tries = {
+                    "max_attempts": max_attempts, "backoff": backoff, "delay": delay,
+                    "max_delay": max_delay, "retry_jitter": retry_jitter,
+                }  # fmt: skip
+                retry = retry_of(tries, DEFAULT_RETRY[PYTHON])
                 span = None if timeout is None else parse_duration(timeout, "timeout")
-                timing = _timing(schedule, every, at)
-                _refuse_unknown(when, _SCHEDULE_OPTIONS, _JOB_OPTIONS)
+                timing = timing_of(schedule, every, at)
+                refuse_unknown(when, SCHEDULE_OPTIONS, _JOB_OPTIONS)
                 if timing is None and when:
                     raise Invalid(
                         f"{', '.join(when)} belongs to a schedule; add schedule=, every= or at="
@@ -174,8 +184,8 @@ class Rota:
         **options: Any,
     ) -> Schedule:
         """A schedule of a job, saved when the app starts (at once if it runs)."""
-        with _named(f"schedule {name!r}"):
-            timing = _timing(cron, every, at)
+        with named(f"schedule {name!r}"):
+            timing = timing_of(cron, every, at)
             if timing is None:
                 raise Invalid("say when: add cron=, every= or at=")
         made = self._make_schedule(name, self._jobs.get(job, job), timing, options)
@@ -187,15 +197,9 @@ class Rota:
     ) -> Schedule:
         """Checked as far as this process can: another one may have the job."""
         told = {"timezone": self.settings.timezone, **options}
-        with _named(f"schedule {name!r}"):
-            _refuse_unknown(told, _SCHEDULE_OPTIONS)
-            kind, expr = _kind(**timing)
-            if isinstance(told.get("retry"), Mapping):
-                told["retry"] = Retry.from_dict(told["retry"])
-        job_name = job.name if isinstance(job, Job) else job
-        made = Schedule(name=name, job=job_name, kind=kind, expr=expr, **told)
+        made = make_schedule(name, job.name if isinstance(job, Job) else job, timing, told)
         if isinstance(job, Job):
-            with _named(f"schedule {name!r}"):
+            with named(f"schedule {name!r}"):
                 encode_args(job, made.args)
         return made
 
@@ -298,8 +302,8 @@ class Rota:
                 f"keeps the store locked; call app.load() before you begin it ({fault})"
             ) from fault
         job = self._jobs.get(name) or find_job(self.storage, name)
-        with _named(f"job {name!r}"):
-            _refuse_unknown(options, _ENQUEUE_OPTIONS)
+        with named(f"job {name!r}"):
+            refuse_unknown(options, _ENQUEUE_OPTIONS)
             chosen = Options(**options)
         made = self._enqueuer.many(job, payloads, chosen, connection=connection, notify=notify)
         if self._service is not None and (chosen.delay is not None or chosen.at is not None):
@@ -476,7 +480,7 @@ class Rota:
             actor = Actor(by=_user(), via="code")
             for name, schedule in self._schedules.items():
                 if f"schedule {name}" not in self._saved:
-                    with _named(f"schedule {name!r}"):
+                    with named(f"schedule {name!r}"):
                         encode_args(find_job(self.storage, schedule.job), schedule.args)
                     self.storage.put_schedule(schedule, actor)
                     self._saved.add(f"schedule {name}")
@@ -545,32 +549,6 @@ def _say(word: str, event: RunEvent) -> None:
     log.info("%s %s (run %s)%s", event.name, word, event.run_id, redact_text(error))
 
 
-def _timing(cron: str | None, every: object, at: object) -> dict[str, Any] | None:
-    given = {"cron": cron, "every": every, "at": at}
-    told = {name: value for name, value in given.items() if value is not None}
-    if len(told) > 1:
-        raise Invalid(f"give one of schedule, every and at, not {' and '.join(told)}")
-    return told or None
-
-
-def _kind(cron: str | None = None, every: object = None, at: object = None) -> tuple[str, str]:
-    if cron is not None:
-        return "cron", cron
-    if every is not None:
-        return "every", format_duration(parse_duration(every, "every"))
-    return "once", parse_instant(at, "at").isoformat()
-
-
-def _retry(
-    max_attempts: int | None, backoff: str | None, delay: object, max_delay: object, jitter: object
-) -> Retry:
-    told = {
-        "max_attempts": max_attempts, "backoff": backoff, "delay": delay,
-        "max_delay": max_delay, "jitter": jitter,
-    }  # fmt: skip
-    return Retry(**{name: value for name, value in told.items() if value is not None})  # type: ignore[arg-type]
-
-
 def _default_isolation(function: Callable[..., Any], timeout: timedelta | None) -> str:
     """A sync handler with a timeout runs in a child: nothing can end a thread."""
     is_async = inspect.iscoroutinefunction(function)
@@ -581,28 +559,8 @@ def _grace(value: object) -> timedelta | None:
     return None if value in (None, "none") else parse_duration(value, "grace", zero=True)
 
 
-_SCHEDULE_OPTIONS = frozenset(DEFINITION) - {"name", "job", "kind", "expr"}
 _ENQUEUE_OPTIONS = frozenset(one.name for one in fields(Options))
 _JOB_OPTIONS = frozenset(inspect.signature(Rota.job).parameters) - {"self", "name", "when"}
-
-
-def _refuse_unknown(
-    told: Iterable[str], known: frozenset[str], also: frozenset[str] = frozenset()
-) -> None:
-    for name in told:
-        if name not in known:
-            close = get_close_matches(name, known | also, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(sorted(known))}"
-            raise Invalid(f"option {name!r} is unknown; {hint}")
-
-
-@contextmanager
-def _named(what: str) -> Iterator[None]:
-    """Say whose fault it is: a program defines many jobs and schedules."""
-    try:
-        yield
-    except (Invalid, Unknown) as fault:
-        raise type(fault)(f"{what}: {fault}") from None
 
 
 def _in_script_of_child() -> bool:

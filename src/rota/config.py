@@ -18,16 +18,19 @@ from rota.model.limits import NAME, check_name, check_schema_name, check_whole
 from rota.model.retention import RETENTION
 
 FILE = "rota.toml"
+JOBS_DIR = "jobs.d"
 MAX_SLOTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every setting with its default. `grace` None waits for handlers for ever."""
+    """Every setting with its default. `grace` None waits for handlers for ever; `jobs_dir` None is
+    jobs.d for `rota up`, and no folder for an app of one's own."""
 
     database: str = "sqlite:///rota.db"
     schema: str = "rota"
     timezone: str = "UTC"
+    jobs_dir: str | None = None
     origin: str | None = None
     cluster: str | None = None
     slots: int = 10
@@ -51,6 +54,9 @@ class Settings:
         check_schema_name(self.schema)
         if self.origin is not None:
             check_name(self.origin, "origin")
+        if self.jobs_dir is not None:
+            _check_folder(self.jobs_dir)
+            check_name(self.file_origin, "origin (the name of jobs_dir, unless set)")
         check_whole(self.slots, "slots", 1, MAX_SLOTS)
         check_whole(self.max_lost, "max_lost", 1, 1_000)
         check_whole(self.keep_last, "keep_last", 0, 1_000_000)
@@ -61,6 +67,16 @@ class Settings:
         if not isinstance(self.timezone, str):
             raise Invalid(f"timezone {self.timezone!r} must be text, such as 'Europe/Berlin'")
         parse_zone(self.timezone)
+
+    @property
+    def jobs_folder(self) -> Path:
+        """The folder of jobs, also where nobody named it."""
+        return Path(self.jobs_dir or JOBS_DIR)
+
+    @property
+    def file_origin(self) -> str:
+        """Whose jobs those of the folder are: workers of one origin serve the same folder."""
+        return self.origin or self.jobs_folder.absolute().name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +120,8 @@ def _convert(name: str, value: Any) -> Any:
             return parse_duration(value, name)
         case "grace":
             return None if value == "none" else parse_duration(value, name, zero=True)
+        case "jobs_dir":
+            return str(value) if isinstance(value, Path) else value
         case "slots" | "max_lost" | "keep_last":
             return _whole(value, name)
         case "queues":
@@ -114,6 +132,11 @@ def _convert(name: str, value: Any) -> Any:
             return value if isinstance(value, Scheduler) else _scheduler(value)
         case _:
             return value
+
+
+def _check_folder(value: object) -> None:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise Invalid(f"jobs_dir {value!r} is not a folder; use a path, such as 'jobs.d'")
 
 
 def _queues(value: Any) -> tuple[str, ...]:

@@ -17,6 +17,10 @@ from rota.model.retry import Retry
 from rota.model.signature import Signature
 
 SOURCES = ("file", "code", "api")
+# Where a file job lies on this machine: no part of its version, which its content makes.
+PLACES = frozenset({"folder", "file"})
+# How the error of a job begins whose files are gone.
+RETIRED = "retired: "
 DEFAULT_QUEUE = "default"
 
 
@@ -64,6 +68,11 @@ class Job:
         """File and decorator jobs overlap as a whole, whichever schedule made the run."""
         return f"job {self.name}"
 
+    @property
+    def retired(self) -> bool:
+        """True for a job whose files are gone: it has a history and no future."""
+        return self.error is not None and self.error.startswith(RETIRED)
+
     def policies(self) -> dict[str, Any]:
         """The stored form of everything that is not a column of its own."""
         return {
@@ -77,8 +86,15 @@ class Job:
     def version(self) -> str:
         """A hash of the definition: the same text gives the same version on every machine."""
         told = [
-            self.executor, self.spec, self.signature.to_dict(), self.description, self.queue,
-            self.priority, self.timeout and format_duration(self.timeout), self.policies(),
+            self.executor, _portable(self.spec), self.signature.to_dict(), self.description,
+            self.queue, self.priority, self.timeout and format_duration(self.timeout), self.policies(),
         ]  # fmt: skip
         text = json.dumps(told, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _portable(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`version` in a spec is the hash of the files; with it, it does not matter where they lie."""
+    if "version" not in spec:
+        return spec
+    return {name: value for name, value in spec.items() if name not in PLACES}

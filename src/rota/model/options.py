@@ -1,0 +1,79 @@
+"""From the options people write to policies and schedules.
+
+One set of names, whether they stand in a decorator, a job.toml or a Python file. A name that is
+unknown is refused with the one that was probably meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
+
+from rota.errors import Invalid, Unknown
+from rota.model.duration import format_duration, parse_duration, parse_instant
+from rota.model.retry import Retry
+from rota.model.schedule import DEFINITION, Schedule
+
+TIMINGS = ("schedule", "every", "at")
+SCHEDULE_OPTIONS = frozenset(DEFINITION) - {"name", "job", "kind", "expr"}
+RETRY_OPTIONS = ("max_attempts", "backoff", "delay", "max_delay", "retry_jitter")
+
+
+def timing_of(cron: object, every: object, at: object) -> dict[str, Any] | None:
+    """The one that is given; None for a job without a schedule."""
+    given = {"cron": cron, "every": every, "at": at}
+    told = {name: value for name, value in given.items() if value is not None}
+    if len(told) > 1:
+        raise Invalid(f"give one of schedule, every and at, not {' and '.join(told)}")
+    return told or None
+
+
+def kind_of(cron: Any = None, every: object = None, at: object = None) -> tuple[str, str]:
+    """(kind, expr) as a schedule has them."""
+    if cron is not None:
+        return "cron", cron
+    if every is not None:
+        return "every", format_duration(parse_duration(every, "every"))
+    return "once", parse_instant(at, "at").isoformat()
+
+
+def retry_of(told: Mapping[str, Any], default: Retry) -> Retry:
+    """The default with what is told; `retry_jitter` is apart from the jitter of a schedule."""
+    names = {name: name.removeprefix("retry_") for name in RETRY_OPTIONS}
+    given = {names[name]: told[name] for name in names if told.get(name) is not None}
+    policy = {one.name: getattr(default, one.name) for one in fields(default)}
+    return Retry(**{**policy, **given})
+
+
+def make_schedule(
+    name: str, job: str, timing: Mapping[str, Any], options: Mapping[str, Any]
+) -> Schedule:
+    """A schedule from its options, refused by its own name."""
+    with named(f"schedule {name!r}"):
+        refuse_unknown(options, SCHEDULE_OPTIONS)
+        kind, expr = kind_of(**timing)
+        if isinstance(options.get("retry"), Mapping):
+            options = {**options, "retry": Retry.from_dict(options["retry"])}
+    return Schedule(name=name, job=job, kind=kind, expr=expr, **options)
+
+
+def refuse_unknown(
+    told: Iterable[str], known: Collection[str], also: Collection[str] = frozenset()
+) -> None:
+    for name in told:
+        if name not in known:
+            close = get_close_matches(name, {*known, *also}, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(sorted(known))}"
+            raise Invalid(f"option {name!r} is unknown; {hint}")
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Say whose fault it is: a program defines many jobs and schedules."""
+    try:
+        yield
+    except (Invalid, Unknown) as fault:
+        raise type(fault)(f"{what}: {fault}") from None
