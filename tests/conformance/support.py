@@ -15,6 +15,7 @@ from uuid import uuid4
 import psycopg
 import sqlalchemy
 
+from rota.model.definition import Definition
 from rota.model.duration import parse_duration
 from rota.model.job import Job
 from rota.model.outcome import Outcome
@@ -32,6 +33,7 @@ from rota.storage.store import Store, open_store
 BEGINNING = datetime(2025, 1, 1, tzinfo=UTC)
 FAR = datetime(8000, 1, 1, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
+ORIGIN = "jobs.d"
 ME = Actor(by="operator", via="test")
 T = TypeVar("T")
 
@@ -238,6 +240,32 @@ def slots(store: Store, key: str) -> list[int]:
 
 
 # Schedules
+
+
+def put_definition(
+    store: Store,
+    name: str = "accounting",
+    *,
+    version: str = "one",
+    every: str | None = "1m",
+    error: str | None = None,
+    origin: str = ORIGIN,
+    changed: bool = True,
+    **options: Any,
+) -> str | None:
+    """A file job as a folder registers it; why it was refused."""
+    spec = {"folder": "/somewhere", "version": version}
+    job = Job(
+        name=name, executor="sql", source="file", origin=origin, spec=spec,
+        enabled=error is None, error=error,
+    )  # fmt: skip
+    schedule = None
+    if every is not None and error is None:
+        own = {"overlap": "queue", "overlap_key": job.overlap_key, **options}
+        schedule = Schedule(name=name, job=name, kind="every", expr=every, **own)
+    wanted = Definition(job=job, schedule=schedule)
+    names = {name} if changed else set()
+    return store.put_definitions([wanted], ME, changed=names, live_seconds=30).get(name)
 
 
 def put_schedule(store: Store, name: str = "schedule", **options: Any) -> Schedule:

@@ -77,8 +77,9 @@ def test_migrate_keeps_what_is_there(store: Store) -> None:
 
 
 def test_stores_that_migrate_at_once_apply_it_once(empty: Place) -> None:
+    pending = [name for name, _ in empty.open().pending_migrations()]
     applied = together(*[lambda: empty.open().migrate()] * STORES)
-    assert sorted(map(len, applied))[:-1] == [0] * (STORES - 1)
+    assert sorted(name for names in applied for name in names) == pending
     stores = [empty.open() for _ in range(2)]
     stores[0].check_schema()
     assert len({one.meta()["installation"] for one in stores}) == 1
@@ -102,7 +103,8 @@ def test_processes_that_migrate_at_once_apply_it_once(empty: Place) -> None:
         child.stdin.flush()
     answers = [json.loads(child.communicate()[0]) for child in children]
     assert [child.returncode for child in children] == [0, 0]
-    assert sorted(map(len, answers)) == [0, len(max(answers, key=len))]
+    applied = [name for names in answers for name in names]
+    assert len(applied) == len(set(applied)) > 0
     empty.open().check_schema()
 
 

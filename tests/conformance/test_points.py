@@ -25,6 +25,7 @@ from rota.model.schedule import Schedule
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
+    ORIGIN,
     Place,
     VirtualClock,
     alike,
@@ -36,6 +37,7 @@ from tests.conformance.support import (
     ledger,
     new_run,
     plans,
+    put_definition,
     put_schedule,
     rescue,
     settle,
@@ -46,7 +48,7 @@ from tests.conformance.support import (
 
 TABLES = (
     "meta", "jobs", "schedules", "schedule_changes", "occurrences", "runs", "run_keys", "slots",
-    "attempts", "logs", "workers", "locks", "queues", "events", "audit",
+    "attempts", "logs", "workers", "locks", "queues", "events", "audit", "job_versions",
 )  # fmt: skip
 
 
@@ -317,9 +319,40 @@ def note_end(run: Run) -> list[tuple[str, dict[str, Any]]]:
     return [("INSERT INTO effects (run_id) VALUES (:run_id)", {"run_id": run.id})]
 
 
+class PutDefinitions(Verb):
+    name = "put_definitions"
+
+    def call(self, store: Store) -> object:
+        return put_definition(store, self.key.replace(" ", "-"), version=str(self.round))
+
+    def prepare(self) -> None:
+        put_definition(self.store, self.key.replace(" ", "-"), every="1h")
+
+    def complete(self) -> bool:
+        name = self.key.replace(" ", "-")
+        known = self.store.jobs_named([name])[name].spec["version"] == str(self.round)
+        return known and self.store.schedule_named(name).expr == "1m"
+
+
+class Retire(Verb):
+    name = "retire_job"
+
+    def prepare(self) -> None:
+        put_definition(self.store, self.key.replace(" ", "-"))
+
+    def call(self, store: Store) -> object:
+        name = self.key.replace(" ", "-")
+        return store.retire_job(name, ORIGIN, None, ME, live_seconds=30)
+
+    def complete(self) -> bool:
+        name = self.key.replace(" ", "-")
+        off = not self.store.schedule_named(name).enabled
+        return off and self.store.jobs_named([name])[name].retired
+
+
 VERBS: list[type[Verb]] = [
     Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
-    Cancel,
+    Cancel, PutDefinitions, Retire,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 Dump = Callable[[], list[Any]]

@@ -46,8 +46,8 @@ AT_THE_END = ("forget_worker",)
 OPERATORS = (
     "acquire_lock", "adopt", "check_home", "count_uncounted", "delete_run", "drop_schedule",
     "extend_lock", "insert_logs", "park_schedules", "pause_queue", "pause_run", "pause_schedule",
-    "record_action", "redo_run", "release_lock", "resume_queue", "resume_run", "resume_schedule",
-    "set_dispatch", "set_progress",
+    "put_definitions", "record_action", "redo_run", "release_lock", "resume_queue", "resume_run",
+    "resume_schedule", "retire_job", "set_dispatch", "set_progress",
 )  # fmt: skip
 
 

@@ -87,7 +87,8 @@ class Job:
         """A hash of the definition: the same text gives the same version on every machine."""
         told = [
             self.executor, _portable(self.spec), self.signature.to_dict(), self.description,
-            self.queue, self.priority, self.timeout and format_duration(self.timeout), self.policies(),
+            self.queue, self.priority, self.timeout and format_duration(self.timeout),
+            self.policies(),
         ]  # fmt: skip
         text = json.dumps(told, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from rota.model.definition import Definition, Registered
 from rota.model.job import Job
 from rota.model.outcome import Settlement
 from rota.model.plan import FirePlan
@@ -99,6 +100,24 @@ class Storage(Protocol):
     def extend_lock(self, name: str, token: int, ttl_seconds: float) -> bool: ...
     def release_lock(self, name: str, token: int) -> bool: ...
     def list_locks(self, *, limit: int) -> list[Row]: ...
+
+    # jobs of files
+    def put_definitions(
+        self,
+        definitions: Sequence[Definition],
+        actor: Actor,
+        *,
+        changed: Collection[str],
+        live_seconds: float,
+    ) -> dict[str, str]: ...
+    def registered(self, origin: str, *, after: str = "", limit: int) -> list[Registered]: ...
+    def listed_elsewhere(
+        self, origin: str, worker_id: str | None, *, live_seconds: float
+    ) -> set[str]: ...
+    def retire_job(
+        self, name: str, origin: str, worker_id: str | None, actor: Actor, *, live_seconds: float
+    ) -> bool: ...
+    def unstarted_retired_runs(self, origin: str, *, limit: int) -> list[str]: ...
 
     # control
     def run(self, run_id: str) -> Run: ...

@@ -11,11 +11,20 @@ from rota.storage.scripts.catalog import CatalogScript
 from rota.storage.scripts.claim import ClaimScript
 from rota.storage.scripts.control import ControlScript
 from rota.storage.scripts.enqueue import EnqueueScript
+from rota.storage.scripts.folder import FolderScript
 from rota.storage.scripts.guard import GuardScript
 from rota.storage.scripts.ledger import LedgerScript
 
 
-class Store(GuardScript, EnqueueScript, ClaimScript, ControlScript, LedgerScript, CatalogScript):
+class Store(
+    FolderScript,
+    GuardScript,
+    EnqueueScript,
+    ClaimScript,
+    ControlScript,
+    LedgerScript,
+    CatalogScript,
+):
     """Rows of one installation."""
 
     def migrate(self) -> list[str]:

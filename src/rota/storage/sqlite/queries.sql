@@ -459,6 +459,58 @@ SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id,
   FROM {prefix}occurrences
  WHERE schedule_id = :schedule_id AND occurrence < :before ORDER BY occurrence DESC LIMIT :limit;
 
+------------------------------------------------------------------------------- jobs of files
+
+-- name: lock_job
+SELECT * FROM {prefix}jobs WHERE name = :name;
+
+-- name: see_version
+-- A version that comes back keeps its instant, unless somebody saw the files change to it.
+INSERT INTO {prefix}job_versions (job, version, seen_at) VALUES (:job, :version, {now})
+ON CONFLICT (job, version) DO UPDATE
+   SET seen_at = CASE WHEN :anew THEN excluded.seen_at ELSE {prefix}job_versions.seen_at END
+RETURNING seen_at;
+
+-- name: forget_versions
+DELETE FROM {prefix}job_versions
+ WHERE job = :job AND version NOT IN (SELECT version FROM {prefix}job_versions
+                                       WHERE job = :job ORDER BY seen_at DESC LIMIT :keep);
+
+-- name: put_file_job
+INSERT INTO {prefix}jobs (name, executor, source, origin, spec, args_schema, description, queue,
+       priority, timeout, policies, enabled, error, version, version_at)
+VALUES (:name, :executor, :source, :origin, :spec, :args_schema, :description, :queue,
+       :priority, :timeout, :policies, :enabled, :error, :version, :version_at)
+ON CONFLICT (name) DO UPDATE
+   SET executor = excluded.executor, source = excluded.source, origin = excluded.origin,
+       spec = excluded.spec, args_schema = excluded.args_schema,
+       description = excluded.description, queue = excluded.queue, priority = excluded.priority,
+       timeout = excluded.timeout, policies = excluded.policies, enabled = excluded.enabled,
+       error = excluded.error, version = excluded.version, version_at = excluded.version_at;
+
+-- name: set_job_error
+UPDATE {prefix}jobs SET error = :error, version_at = :version_at
+ WHERE name = :name AND source = 'file';
+
+-- name: retire_job
+UPDATE {prefix}jobs SET enabled = 0, error = :error, version_at = {now}
+ WHERE name = :name AND source = 'file' AND origin = :origin;
+
+-- name: file_jobs
+SELECT name, version, error, version_at FROM {prefix}jobs
+ WHERE source = 'file' AND origin = :origin AND name > :after ORDER BY name LIMIT :limit;
+
+-- name: live_workers
+SELECT id, origin, jobs FROM {prefix}workers
+ WHERE seen_at >= {now} - CAST(:live_seconds * 1000000 AS INTEGER) ORDER BY id LIMIT :limit;
+
+-- name: unstarted_retired_runs
+-- Runs that nobody will ever work on, newest first: to end the first in line would let in the next.
+SELECT r.id FROM {prefix}jobs j JOIN {prefix}runs r ON r.job = j.name
+ WHERE j.source = 'file' AND j.origin = :origin AND j.error LIKE 'retired: %'
+   AND r.state IN ('waiting', 'held', 'queued', 'paused')
+ ORDER BY r.seq DESC LIMIT :limit;
+
 -------------------------------------------------------------------- control: what operators do
 
 -- name: run_by_id

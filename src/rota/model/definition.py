@@ -1,0 +1,44 @@
+"""A definition: what a file of jobs.d says, as a job and its schedule, or why it cannot be one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.model.job import RETIRED, Job
+from rota.model.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """`schedule` None is a job on demand. `job.error` says that the file cannot be understood:
+    then nothing else of the job means anything, and an earlier good version stays."""
+
+    job: Job
+    schedule: Schedule | None = None
+    warnings: tuple[str, ...] = ()
+    # Where to look: the file as people name it, and the line where the error is, if there is one.
+    place: str = ""
+    line: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    @property
+    def error(self) -> str | None:
+        return self.job.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """What the store knows of a file job."""
+
+    name: str
+    version: str
+    version_at: datetime
+    error: str | None = None
+
+    @property
+    def retired(self) -> bool:
+        return self.error is not None and self.error.startswith(RETIRED)

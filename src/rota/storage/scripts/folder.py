@@ -1,0 +1,161 @@
+"""Jobs that come from files: of two versions the later one is the job, and one that is gone from
+every folder is retired, with its history kept.
+
+Each definition is put under a savepoint: one that is refused concerns no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from rota.errors import Conflict, Invalid
+from rota.model.definition import Definition, Registered
+from rota.model.job import RETIRED, Job
+from rota.model.schedule import Schedule
+from rota.storage import rows
+from rota.storage.engine import Row, Transaction
+from rota.storage.scripts.changes import Actor, record_change
+from rota.storage.scripts.schedules import ScheduleScript
+
+# How many versions of a job are remembered, and how many workers are asked what they know.
+VERSIONS = 100
+WORKERS = 1_000
+
+
+class FolderScript(ScheduleScript):
+    def put_definitions(
+        self,
+        definitions: Sequence[Definition],
+        actor: Actor,
+        *,
+        changed: Collection[str],
+        live_seconds: float,
+    ) -> dict[str, str]:
+        """Make definitions known; why, for each that was refused.
+
+        `changed` names those whose files were seen to change: they are the newest there is. The
+        others are as new as their version was when it was first seen, and may have to stand back
+        behind a later one, which is no refusal."""
+
+        def work(tx: Transaction) -> dict[str, str]:
+            live = self._live_workers(tx, live_seconds)
+            refused = {}
+            for one in sorted(definitions, key=lambda one: one.name):
+                try:
+                    with tx.savepoint():
+                        self._put_definition(tx, one, actor, one.name in changed, live)
+                except (Invalid, Conflict) as fault:
+                    refused[one.name] = str(fault)
+            return refused
+
+        return self.engine.write("put_definitions", work)
+
+    def _put_definition(
+        self, tx: Transaction, wanted: Definition, actor: Actor, anew: bool, live: Sequence[Row]
+    ) -> None:
+        job, row = wanted.job, tx.one("lock_job", name=wanted.name)
+        known = None if row is None else rows.job(row)
+        if known is not None:
+            _refuse_foreign(job, known, live)
+        if row is None or known is None or _differs(row, known, job):
+            seen = tx.one("see_version", job=job.name, version=job.version, anew=anew)
+            assert seen is not None
+            tx.all("forget_versions", job=job.name, keep=VERSIONS)
+            at = seen["seen_at"]
+            stays = known is not None and not known.retired and known.source == "file"
+            if stays and row is not None and row["version_at"] > at:
+                return
+            if stays and job.error is not None:
+                tx.all("set_job_error", name=job.name, error=job.error, version_at=at)
+                return
+            tx.all("put_file_job", **rows.job_row(job), version_at=at)
+            tx.many("insert_queues", [{"name": job.queue}])
+        if job.error is None:
+            self._put_own_schedule(tx, wanted, actor)
+
+    def _put_own_schedule(self, tx: Transaction, wanted: Definition, actor: Actor) -> None:
+        row = tx.one("lock_schedule", name=wanted.name)
+        old = None if row is None else rows.schedule(row)
+        if old is not None and old.job != wanted.name and wanted.schedule is not None:
+            raise Conflict(
+                f"schedule {wanted.name!r} exists already, for job {old.job!r}; "
+                "rename this job, or drop that schedule"
+            )
+        if wanted.schedule is not None:
+            self._put(tx, wanted.schedule, actor)
+        elif old is not None and old.job == wanted.name:
+            self._switch_off(tx, old, actor, "its file has schedule = false")
+
+    def _switch_off(self, tx: Transaction, old: Schedule, actor: Actor, reason: str) -> None:
+        """`enabled` off; pause, id, cursor and history stay."""
+        if not old.enabled:
+            return
+        changed = tx.one("update_schedule", **rows.schedule_row(replace(old, enabled=False)))
+        assert changed is not None
+        record_change(tx, old, actor, "disable", reason, old, rows.schedule(changed))
+
+    def registered(self, origin: str, *, after: str = "", limit: int) -> list[Registered]:
+        """The file jobs of an origin, also those that are retired, by name."""
+        found = self.engine.read(
+            lambda tx: tx.all("file_jobs", origin=origin, after=after, limit=limit)
+        )
+        return [Registered(**row) for row in found]
+
+    def listed_elsewhere(
+        self, origin: str, worker_id: str | None, *, live_seconds: float
+    ) -> set[str]:
+        """Jobs that live workers of an origin know, other than this one."""
+        live = self.engine.read(lambda tx: self._live_workers(tx, live_seconds))
+        return _listed(live, origin, worker_id)
+
+    def retire_job(
+        self, name: str, origin: str, worker_id: str | None, actor: Actor, *, live_seconds: float
+    ) -> bool:
+        """Switch off a job whose files are gone; False if a live worker of its origin has it."""
+
+        def work(tx: Transaction) -> bool:
+            row = tx.one("lock_job", name=name)
+            if row is None or (row["source"], row["origin"]) != ("file", origin):
+                return False
+            if name in _listed(self._live_workers(tx, live_seconds), origin, worker_id):
+                return False
+            reason = f"no folder of origin {origin!r} has it any more"
+            tx.all("retire_job", name=name, origin=origin, error=RETIRED + reason)
+            schedule = tx.one("lock_schedule", name=name)
+            if schedule is not None and schedule["job"] == name:
+                self._switch_off(tx, rows.schedule(schedule), actor, reason)
+            return True
+
+        return self.engine.write("retire_job", work)
+
+    def unstarted_retired_runs(self, origin: str, *, limit: int) -> list[str]:
+        """Ids of runs that wait for a job that is retired."""
+        found = self.engine.read(
+            lambda tx: tx.all("unstarted_retired_runs", origin=origin, limit=limit)
+        )
+        return [row["id"] for row in found]
+
+    def _live_workers(self, tx: Transaction, live_seconds: float) -> list[Row]:
+        found = tx.all("live_workers", live_seconds=live_seconds, limit=WORKERS)
+        return [{**row, "jobs": frozenset(rows.from_json(row["jobs"]))} for row in found]
+
+
+def _differs(row: Row, known: Job, job: Job) -> bool:
+    return (row["version"], known.error, known.enabled, known.source, known.origin) != (
+        job.version, job.error, job.enabled, job.source, job.origin,
+    )  # fmt: skip
+
+
+def _refuse_foreign(job: Job, known: Job, live: Sequence[Row]) -> None:
+    """A name belongs to one origin as long as somebody there is alive and has it."""
+    if (known.source, known.origin) == (job.source, job.origin) or known.retired:
+        return
+    if any(known.name in one["jobs"] for one in live if one["origin"] != job.origin):
+        whose = f"origin {known.origin!r}" if known.source == "file" else "an app"
+        raise Conflict(f"job {job.name!r} belongs to {whose} already; rename one of them")
+
+
+def _listed(live: Sequence[Row], origin: str, worker_id: str | None) -> set[str]:
+    others = [one for one in live if one["origin"] == origin and one["id"] != worker_id]
+    return {name for one in others for name in one["jobs"]}

@@ -1,0 +1,264 @@
+"""Jobs of files as rows: which version counts, who may have a name, how one is retired."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+
+from rota.model.definition import Definition
+from rota.model.job import Job
+from rota.model.schedule import Schedule
+from rota.storage.store import Store
+from tests.conformance.support import (
+    ME,
+    ORIGIN,
+    Place,
+    VirtualClock,
+    all_runs,
+    ledger,
+    plans,
+    put_definition,
+    put_job,
+)
+
+NAME = "accounting"
+
+
+def version(store: Store) -> str:
+    found: str = store.jobs_named([NAME])[NAME].spec["version"]
+    return found
+
+
+def put_worker(store: Store, *jobs: str, origin: str | None = ORIGIN, name: str = "other") -> None:
+    row = {
+        "id": name, "host": "h", "pid": 1, "version": "0", "tzdata": "0", "origin": origin,
+        "jobs": msgspec.json.encode(jobs).decode(), "queues": "[]", "slots": 1, "stuck": 0,
+    }  # fmt: skip
+    store.put_worker(row)
+
+
+def retire(store: Store, name: str = NAME) -> bool:
+    return store.retire_job(name, ORIGIN, "me", ME, live_seconds=30)
+
+
+def tick(store: Store) -> int:
+    return store.fire(plans(store), store.jobs_named([NAME]))
+
+
+# Versions
+
+
+def test_a_definition_is_a_job_and_its_schedule(store: Store, clock: VirtualClock) -> None:
+    assert put_definition(store) is None
+    (known,) = store.registered(ORIGIN, limit=9)
+    job, schedule = store.jobs_named([NAME])[NAME], store.schedule_named(NAME)
+    assert (known.name, known.version, known.error, known.retired) == (
+        NAME, job.version, None, False,
+    )  # fmt: skip
+    assert known.version_at == clock()
+    assert (schedule.job, schedule.next_fire_at) == (NAME, clock.after("1m"))
+
+
+def test_the_same_definition_changes_nothing(store: Store, clock: VirtualClock) -> None:
+    put_definition(store)
+    before = store.registered(ORIGIN, limit=9), store.schedule_named(NAME)
+    clock.advance("30s")
+    put_definition(store)
+    assert (store.registered(ORIGIN, limit=9), store.schedule_named(NAME)) == before
+    assert len(store.list_audit(limit=9)) == 1
+
+
+def test_the_version_does_not_depend_on_the_place() -> None:
+    one = Job(name="x", executor="sql", spec={"folder": "/a", "version": "1"})
+    assert one.version == replace(one, spec={"folder": "/b", "version": "1"}).version
+    assert one.version != replace(one, spec={"folder": "/a", "version": "2"}).version
+
+
+def test_a_version_that_was_seen_earlier_stands_back(store: Store, clock: VirtualClock) -> None:
+    put_definition(store, version="old", every="1h")
+    clock.advance("1m")
+    put_definition(store, version="new")
+    clock.advance("1m")
+    put_definition(store, version="old", every="1h", changed=False)
+    assert version(store) == "new"
+    assert store.schedule_named(NAME).expr == "1m"
+
+
+def test_a_version_that_nobody_has_seen_is_the_latest(store: Store, clock: VirtualClock) -> None:
+    put_definition(store, version="old")
+    clock.advance("1m")
+    put_definition(store, version="new", changed=False)
+    assert version(store) == "new"
+
+
+def test_a_change_back_that_was_seen_counts(store: Store, clock: VirtualClock) -> None:
+    for text in ("old", "new", "old"):
+        put_definition(store, version=text)
+        clock.advance("1m")
+    assert version(store) == "old"
+    put_definition(store, version="new", changed=False)
+    assert version(store) == "old"
+
+
+# Errors
+
+
+def test_a_bad_edit_keeps_the_last_good_version_and_shows_the_error(
+    store: Store, clock: VirtualClock
+) -> None:
+    put_definition(store)
+    clock.advance("1s")
+    put_definition(store, version="bad", error="job.toml line 1: no")
+    job = store.jobs_named([NAME])[NAME]
+    assert (job.error, job.enabled, job.spec["version"]) == ("job.toml line 1: no", True, "one")
+    assert store.schedule_named(NAME).enabled
+    clock.advance("1s")
+    put_definition(store)
+    assert store.jobs_named([NAME])[NAME].error is None
+
+
+def test_a_file_that_never_was_good_is_seen(store: Store) -> None:
+    put_definition(store, version="bad", error="no")
+    job = store.jobs_named([NAME])[NAME]
+    assert (job.error, job.enabled) == ("no", False)
+    assert store.list_schedules(limit=9) == []
+
+
+def test_one_refused_definition_harms_no_other(store: Store, clock: VirtualClock) -> None:
+    past = Definition(
+        job=Job(name="never", executor="sql", source="file", origin=ORIGIN),
+        schedule=Schedule(
+            name="never", job="never", kind="cron", expr="0 0 * * *", ends_at=clock.after("1s")
+        ),
+    )
+    good = Definition(job=Job(name="good", executor="sql", source="file", origin=ORIGIN))
+    refused = store.put_definitions([past, good], ME, changed=(), live_seconds=30)
+    assert list(refused) == ["never"]
+    assert "no occurrence" in refused["never"]
+    assert [one.name for one in store.registered(ORIGIN, limit=9)] == ["good"]
+
+
+def test_schedule_false_switches_the_schedule_off(store: Store) -> None:
+    before = put_definition(store) or store.schedule_named(NAME)
+    put_definition(store, version="two", every=None)
+    after = store.schedule_named(NAME)
+    assert not after.enabled
+    assert (after.id, after.next_fire_at) == (before.id, before.next_fire_at)  # type: ignore[union-attr]
+
+
+# Names
+
+
+def test_a_name_of_a_living_app_is_not_taken_over(store: Store, clock: VirtualClock) -> None:
+    put_job(store, NAME)
+    put_worker(store, NAME, origin=None)
+    refused = put_definition(store)
+    assert refused is not None
+    assert "belongs to an app already" in refused
+    clock.advance("31s")
+    assert put_definition(store) is None
+
+
+def test_a_name_of_another_origin_is_not_taken_over(store: Store) -> None:
+    put_definition(store, origin="there")
+    put_worker(store, NAME, origin="there")
+    refused = put_definition(store)
+    assert refused is not None
+    assert "origin 'there'" in refused
+
+
+def test_a_schedule_of_another_job_is_not_taken_over(store: Store) -> None:
+    store.put_schedule(Schedule(name=NAME, job="job", kind="every", expr="1h"), ME)
+    refused = put_definition(store)
+    assert refused is not None
+    assert "for job 'job'" in refused
+    assert store.registered(ORIGIN, limit=9) == []
+
+
+# Retiring
+
+
+def test_a_retired_job_fires_nothing_and_keeps_its_schedule(
+    store: Store, clock: VirtualClock
+) -> None:
+    put_definition(store)
+    before = store.schedule_named(NAME)
+    assert retire(store)
+    after = store.schedule_named(NAME)
+    assert (after.id, after.next_fire_at, after.enabled) == (before.id, before.next_fire_at, False)
+    assert store.registered(ORIGIN, limit=9)[0].retired
+    clock.advance("10m")
+    assert tick(store) == 0
+
+
+def test_what_returns_fires_nothing_of_the_past(store: Store, clock: VirtualClock) -> None:
+    put_definition(store)
+    retire(store)
+    clock.advance("10m30s")
+    put_definition(store, changed=False)
+    schedule = store.schedule_named(NAME)
+    assert schedule.enabled
+    assert schedule.next_fire_at == clock.after("30s")
+    assert tick(store) == 0
+    assert [row["outcome"] for row in ledger(store, schedule)] == ["missed"]
+
+
+def test_a_pause_survives_retirement_and_return(store: Store, clock: VirtualClock) -> None:
+    put_definition(store)
+    store.pause_schedule(NAME, "incident", ME)
+    retire(store)
+    clock.advance("1m")
+    put_definition(store)
+    schedule = store.schedule_named(NAME)
+    assert (schedule.paused, schedule.paused_reason, schedule.enabled) == (True, "incident", True)
+
+
+def test_what_a_live_worker_of_the_origin_has_is_not_retired(
+    store: Store, clock: VirtualClock
+) -> None:
+    put_definition(store)
+    put_worker(store, NAME)
+    assert not retire(store)
+    assert store.listed_elsewhere(ORIGIN, "me", live_seconds=30) == {NAME}
+    assert store.listed_elsewhere("there", "me", live_seconds=30) == set()
+    clock.advance("31s")
+    assert retire(store)
+
+
+def test_our_own_list_does_not_keep_a_job(store: Store) -> None:
+    put_definition(store)
+    put_worker(store, NAME, name="me")
+    put_worker(store, NAME, name="stranger", origin="there")
+    assert retire(store)
+
+
+def test_a_job_of_another_origin_is_not_retired(store: Store) -> None:
+    put_definition(store, origin="there")
+    put_job(store, "code")
+    assert not retire(store)
+    assert not retire(store, "code")
+    assert not retire(store, "nothing")
+
+
+def test_runs_that_wait_for_a_retired_job_are_found(store: Store, clock: VirtualClock) -> None:
+    put_definition(store, catch_up="all")
+    clock.advance("3m")
+    while tick(store):
+        pass
+    assert len(all_runs(store)) == 3
+    assert store.unstarted_retired_runs(ORIGIN, limit=9) == []
+    retire(store)
+    assert len(store.unstarted_retired_runs(ORIGIN, limit=9)) == 3
+    assert len(store.unstarted_retired_runs(ORIGIN, limit=2)) == 2
+    assert store.unstarted_retired_runs("there", limit=9) == []
+
+
+def test_versions_are_forgotten_in_the_end(place: Place, store: Store, clock: VirtualClock) -> None:
+    for number in range(110):
+        put_definition(store, version=str(number))
+        clock.advance("1s")
+    ((count,),) = place.execute(f"SELECT count(*) FROM {place.table('job_versions')}")
+    assert count == 100
+    assert timedelta(seconds=1) == clock() - store.registered(ORIGIN, limit=1)[0].version_at
