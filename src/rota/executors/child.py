@@ -28,6 +28,7 @@ import msgspec
 from rota import errors
 from rota.executors.attempt import Stopped, perform
 from rota.executors.context import Context
+from rota.executors.folders import Folders
 from rota.executors.loading import Loader
 from rota.executors.messages import (
     CHANNEL_LOST,
@@ -39,6 +40,8 @@ from rota.executors.messages import (
     Call,
     Done,
     End,
+    Examine,
+    Examined,
     Hello,
     Lines,
     Message,
@@ -91,12 +94,13 @@ class Child:
         self.standard = [Descriptor(number) for number in range(3)]
         self.log = Descriptor(os.dup(1))
         self.mark = b""
-        self.calls: SimpleQueue[Call | None] = SimpleQueue()
+        self.calls: SimpleQueue[Call | Examine | None] = SimpleQueue()
         self.answers: dict[int, SimpleQueue[Answer]] = {}
         self.numbers = itertools.count(1)
         self.sending = threading.Lock()
         self.masks = threading.local()
         self.loader = Loader()
+        self.folders = Folders()
         self.progress = Progress(self.tell_progress)
         self.call = 0
         self.context: Context | None = None
@@ -113,9 +117,9 @@ class Child:
         threading.Thread(target=self.listen, name="rota-listen", daemon=True).start()
         self.send(Ready())
         while (call := self.next_call()) is not None:
-            self.send(self.run(call))
+            self.send(self.run(call) if isinstance(call, Call) else self.examine(call))
 
-    def next_call(self) -> Call | None:
+    def next_call(self) -> Call | Examine | None:
         self.idle = True
         try:
             return self.calls.get()
@@ -145,7 +149,7 @@ class Child:
             nonlocal surroundings
             handler = self.loader.known(call.definition, call.version)
             if handler is None:
-                handler = self.loader.load(call.definition, call.version)
+                handler = self.loader.load(call.definition, call.version, call.source)
                 surroundings = Surroundings.capture()  # what an import changes is meant to stay
             return handler
 
@@ -153,7 +157,8 @@ class Child:
         self.call, self.context, self.stoppable = call.number, context, True
         try:
             self.apply_stop()  # it may have come before its call was taken up
-            outcome = perform(find, context)
+            with self.loader.around(call.definition):
+                outcome = perform(find, context)
         except Stopped:  # it came while the attempt was being judged
             outcome = None
         finally:
@@ -162,10 +167,34 @@ class Child:
             end_fork(outcome)
         self.progress.flush()
         self.call, self.context = 0, None
+        strange = self.restore(surroundings)
+        return Done(number=call.number, outcome=outcome, strange=strange)
+
+    def examine(self, file: Examine) -> Examined:
+        """Import a file and leave no trace of it, but for the packages it imported."""
+        from rota.executors.examine import examine
+
+        self.send(Begun())
+        surroundings, path, known = Surroundings.capture(), list(sys.path), dict(sys.modules)
+        folder = self.folders.of(file.path)
+        folder.changed()
+        self.stoppable = True
+        try:
+            with self.folders.inside(folder):
+                found = examine(file.path, file.source, folder)
+        finally:
+            self.stoppable = False
+        if os.getpid() != self.pid:
+            end_fork(None)
+        sys.path[:] = path
+        sys.modules.update(known)
+        return Examined(number=file.number, found=found, strange=self.restore(surroundings))
+
+    def restore(self, surroundings: Surroundings) -> str | None:
         strange = surroundings.restore()
         if not all(descriptor.intact for descriptor in (*self.standard, self.log, self.life)):
             strange = "its standard input or output was closed or replaced"
-        return Done(number=call.number, outcome=outcome, strange=strange)
+        return strange
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
         if self.stoppable:
@@ -233,7 +262,7 @@ class Child:
             case Hello():
                 sys.path[:], sys.argv[:] = message.path, message.argv
                 self.mark = message.mark.encode()
-            case Call():
+            case Call() | Examine():
                 self.calls.put(message)
             case Answer():
                 self.answers[message.number].put(message)

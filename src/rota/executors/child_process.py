@@ -10,8 +10,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +28,8 @@ from rota.executors.messages import (
     Begun,
     Call,
     Done,
+    Examine,
+    Examined,
     Hello,
     Lines,
     Message,
@@ -39,9 +43,13 @@ from rota.executors.processes import Identity, has_exited, signal_each, signal_t
 PIECES = 16
 # The channel of a process that ends closes a moment before its exit code can be read.
 EXIT_SECONDS = 0.5
+START_SECONDS = 30.0
 BURY_SECONDS = 5.0  # a process that waits inside the kernel cannot even be killed
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BOOT = "import sys; sys.path.append({!r}); from rota.executors.child import main; main({}, {})"
+
+
+A = TypeVar("A", Done, Examined)
 
 
 class ChildProcess:
@@ -91,23 +99,64 @@ class ChildProcess:
 
     def call(self, call: Call, context: Context, output: Output) -> Done | None:
         """Talk until the call is done; None if the child ended before that."""
+        if not self._begin(call):
+            return None
+        return self._talk(Done, context, output)
+
+    def examine(self, file: Examine, output: Output, within: float) -> Examined | None:
+        """Have a file examined; None if the child ended before that, or did not answer in time.
+        What counts is the time from when it takes the file up."""
+        if not self._begin(file):
+            return None
+        if (found := self.wait(output, START_SECONDS, begun=True)) is None and self.begun:
+            found = self.wait(output, within)
+        return found
+
+    def wait(self, output: Output, within: float, *, begun: bool = False) -> Examined | None:
+        """Listen for an examined file a while longer, or until it is `begun`."""
+        return self._talk(Examined, None, output, time.monotonic() + within, begun=begun)
+
+    @property
+    def ended(self) -> bool:
+        """True once it was found that it listens no more."""
+        return self._hung_up
+
+    def _begin(self, message: Call | Examine) -> bool:
         self.begun = False
         try:
-            self.send(call)
+            self.send(message)
         except OSError:  # it cannot hear any more
-            return None
-        while True:
-            for descriptor, _ in self._poll.poll():
+            self._hung_up = True
+            return False
+        return True
+
+    def _talk(
+        self,
+        kind: type[A],
+        context: Context | None,
+        output: Output,
+        until: float | None = None,
+        *,
+        begun: bool = False,
+    ) -> A | None:
+        while not (begun and self.begun):
+            ready = self._poll.poll(_milliseconds(until))
+            if not ready:
+                return None
+            for descriptor, _ in ready:
                 # First what was printed, so that it comes before what the handler said after it.
                 self.drain(output)
                 if descriptor == self._channel.fileno():
-                    if (done := self._hear(context)) is not None:
+                    if isinstance(answer := self._hear(context), kind):
                         self.drain(output)
-                        return done
+                        return answer
                     if self._hung_up:
                         return None
+            if until is not None and time.monotonic() > until:
+                return None  # one that prints without end is never quiet
+        return None
 
-    def _hear(self, context: Context) -> Done | None:
+    def _hear(self, context: Context | None) -> Message | None:
         try:
             piece = self._channel.recv(PIECE)
             self._hung_up = not piece
@@ -117,10 +166,10 @@ class ChildProcess:
                         self.ready = True
                     case Begun():
                         self.begun = True
-                    case Ask() as ask:
+                    case Ask() as ask if context is not None:
                         self._answer(ask, context)
-                    case Done() as done:
-                        return done
+                    case Done() | Examined() as answer:
+                        return answer
         except OSError:
             self._hung_up = True
         except msgspec.DecodeError:
@@ -222,6 +271,10 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
+
+
+def _milliseconds(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - time.monotonic()) * 1000
 
 
 def _ending(code: int) -> str:

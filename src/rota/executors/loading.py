@@ -1,7 +1,8 @@
 """From a job's spec to its function, and back.
 
     {"function": "package.module:name"}              imported
-    {"file": "jobs.d/cleanup.py", "function": "run"} a file of its own; `source` replaces its text
+    {"file": "jobs.d/cleanup.py", "function": "run"} a file of its own; `source` replaces its text,
+                                                     `hash` says which text is meant
     {"main": "/srv/app.py", "function": "name"}      the script that started the worker
 
 Files are compiled here and not by importlib: no `__pycache__` appears beside them, and an edit
@@ -17,9 +18,12 @@ import os.path
 import sys
 import types
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from rota.errors import Invalid, Unknown
+from rota.executors.folders import Folder, Folders
 from rota.executors.signatures import Function, Handler, handler_of
 from rota.model.job import Job
 
@@ -44,7 +48,7 @@ def address_of(function: Function) -> dict[str, str]:
 def check_spec(job: Job) -> None:
     """Refuse a spec that nobody could follow. Nothing is imported: the code may be elsewhere."""
     spec, place = job.spec, f"job {job.name!r}"
-    unknown = sorted(set(spec) - {"function", "file", "main", "source", "version"})
+    unknown = sorted(set(spec) - {"function", "file", "main", "source", "version", "hash"})
     if unknown:
         raise Invalid(f"{place}: spec has no {unknown[0]!r}; use function, file, main or source")
     function = spec.get("function", DEFAULT_FUNCTION if "file" in spec else "")
@@ -61,61 +65,114 @@ def check_spec(job: Job) -> None:
 
 
 class Loader:
-    """Finds each job's function once per version."""
+    """Finds each job's function once per version, and again when a file beside it has changed."""
 
     def __init__(self) -> None:
-        self._handlers: dict[str, tuple[str, Handler]] = {}
+        self._handlers: dict[str, _Loaded] = {}
         self._scripts: dict[str, types.ModuleType] = {}
+        self._folders = Folders()
 
-    def load(self, job: Job, version: str) -> Handler:
-        """Import what is needed; whatever that raises is the attempt's failure."""
+    def load(self, job: Job, version: str, source: bytes | None = None) -> Handler:
+        """Import what is needed; whatever that raises is the attempt's failure. `source` is what
+        to run in place of what is in the job's file."""
         handler = self.known(job, version)
         if handler is None:
-            handler = handler_of(self._find(job.spec))
-            self._handlers[job.name] = (version, handler)
+            folder = self._folder(job)
+            with self.around(job):
+                handler = handler_of(self._find(job.spec, source))
+            generation = 0 if folder is None else folder.generation
+            self._handlers[job.name] = _Loaded(version, handler, folder, generation)
         return handler
 
     def known(self, job: Job, version: str) -> Handler | None:
-        loaded, handler = self._handlers.get(job.name, (None, None))
-        return handler if loaded == version else None
+        loaded = self._handlers.get(job.name)
+        return loaded.handler if loaded is not None and loaded.fits(version) else None
 
-    def _find(self, spec: Mapping[str, Any]) -> Function:
+    def around(self, job: Job) -> AbstractContextManager[None]:
+        """What surrounds a call of the job's handler: it may import files beside its own."""
+        folder = self._folder(job)
+        return nullcontext() if folder is None else self._folders.inside(folder)
+
+    def _folder(self, job: Job) -> Folder | None:
+        path = job.spec.get("file")
+        return None if path is None else self._folders.of(path)
+
+    def _find(self, spec: Mapping[str, Any], source: bytes | None) -> Function:
         name = spec.get("function", DEFAULT_FUNCTION)
         if "main" in spec:
             path = spec["main"]
             if path not in self._scripts:
-                self._scripts[path] = load_file(path, MAIN)
+                self._scripts[path] = load_script(path)
             return _attribute(self._scripts[path], name, path)
         if "file" in spec:
             path = spec["file"]
-            module = load_file(path, _module_name(path), spec.get("source"))
+            module = load_file(path, self._folders.of(path), source or spec.get("source"))
             return _attribute(module, name, path)
         module_name, _, name = name.partition(":")
         return _attribute(importlib.import_module(module_name), name, module_name)
 
 
-def load_file(path: str, name: str, source: str | bytes | None = None) -> types.ModuleType:
-    """Run a file as a module. Its folder is the last place where imports look, so that a job
-    called `email.py` does not hide the standard library."""
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    version: str
+    handler: Handler
+    folder: Folder | None
+    generation: int
+
+    def fits(self, version: str) -> bool:
+        if self.version != version:
+            return False
+        if self.folder is None:
+            return True
+        return not self.folder.changed() and self.folder.generation == self.generation
+
+
+def load_file(path: str, folder: Folder, source: str | bytes | None = None) -> types.ModuleType:
+    """Run a file as a module of its folder, which must be entered. Without `source` it is what
+    is in the file now, and an edit counts as a change of the folder."""
     if source is None:
-        with open(path, "rb") as file:
-            source = file.read()
+        folder.watch(path)
+        source = _read(path)
+    module = _module(_module_name(path), path)
+    folder.put(module.__name__, module)
+    exec(_compile(path, source), module.__dict__)
+    return module
+
+
+def load_script(path: str) -> types.ModuleType:
+    """Run the script that started the worker, under another name. Its folder is where imports
+    look, as it is for a script."""
+    code = _compile(path, _read(path))
+    folder = os.path.dirname(os.path.abspath(path))
+    if folder not in sys.path:
+        sys.path.append(folder)
+    module = _module(MAIN, path)
+    replaced = sys.modules.get(MAIN)
+    sys.modules[MAIN] = module
+    try:
+        exec(code, module.__dict__)
+    except BaseException:
+        _put_back(MAIN, replaced)
+        raise
+    return module
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _compile(path: str, source: str | bytes) -> types.CodeType:
     code = compile(source, path, "exec", dont_inherit=True)
     # Tracebacks show the text that ran, also when the file has changed since.
     text = source.decode(errors="replace") if isinstance(source, bytes) else source
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    folder = os.path.dirname(os.path.abspath(path))
-    if folder not in sys.path:
-        sys.path.append(folder)
+    return code
+
+
+def _module(name: str, path: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__file__ = path
-    replaced = sys.modules.get(name)
-    sys.modules[name] = module
-    try:
-        exec(code, module.__dict__)
-    except BaseException:
-        _put_back(name, replaced)
-        raise
     return module
 
 

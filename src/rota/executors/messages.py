@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from rota.executors.file_facts import FileError, FileFacts
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 
@@ -52,6 +53,15 @@ class Call(Message, tag="call"):
     timeout: timedelta | None
     missed_count: int
     correlation_id: str | None
+    source: bytes | None = None
+
+
+class Examine(Message, tag="examine"):
+    """Import this file and say what it is. One at a time, as calls are."""
+
+    number: int
+    path: str
+    source: bytes
 
 
 class Answer(Message, tag="answer"):
@@ -92,6 +102,14 @@ class Ask(Message, tag="ask"):
     params: dict[str, Any]
 
 
+class Examined(Message, tag="examined"):
+    """What was found; `strange` as below."""
+
+    number: int
+    found: FileFacts | FileError
+    strange: str | None = None
+
+
 class Done(Message, tag="done"):
     """The call has ended. No outcome: because it was asked to. `strange` says what the handler
     left behind that makes this child unfit for another call."""
@@ -101,8 +119,8 @@ class Done(Message, tag="done"):
     strange: str | None = None
 
 
-FROM_WORKER = msgspec.json.Decoder(Hello | Call | Answer | Stop | End)
-FROM_CHILD = msgspec.json.Decoder(Ready | Begun | Ask | Done)
+FROM_WORKER = msgspec.json.Decoder(Hello | Call | Examine | Answer | Stop | End)
+FROM_CHILD = msgspec.json.Decoder(Ready | Begun | Ask | Examined | Done)
 _ENCODER = msgspec.json.Encoder(enc_hook=dict)  # a spec may be any mapping
 
 
