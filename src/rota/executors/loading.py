@@ -2,7 +2,7 @@
 
     {"function": "package.module:name"}              imported
     {"file": "jobs.d/cleanup.py", "function": "run"} a file of its own; `source` replaces its text,
-                                                     `hash` says which text is meant
+                                                     `version` says which text is meant
     {"main": "/srv/app.py", "function": "name"}      the script that started the worker
 
 Files are compiled here and not by importlib: no `__pycache__` appears beside them, and an edit
@@ -48,7 +48,7 @@ def address_of(function: Function) -> dict[str, str]:
 def check_spec(job: Job) -> None:
     """Refuse a spec that nobody could follow. Nothing is imported: the code may be elsewhere."""
     spec, place = job.spec, f"job {job.name!r}"
-    unknown = sorted(set(spec) - {"function", "file", "main", "source", "version", "hash"})
+    unknown = sorted(set(spec) - {"function", "file", "main", "source", "version"})
     if unknown:
         raise Invalid(f"{place}: spec has no {unknown[0]!r}; use function, file, main or source")
     function = spec.get("function", DEFAULT_FUNCTION if "file" in spec else "")
