@@ -319,6 +319,8 @@ def explaining(statement: Any) -> Any:
         return f"EXPLAIN QUERY PLAN {statement}"
     asking = copy(statement)
     asking.sql = b"EXPLAIN (FORMAT JSON) " + statement.sql
+    asking.numbered = b"EXPLAIN (FORMAT JSON) " + statement.numbered
+    asking.handle = b"explain_" + statement.handle
     return asking
 
 

@@ -135,7 +135,7 @@ class Probed:
             return 0
         self._at(name, "before")
         self._execute_many(name, rows)
-        changed: int = self.cursor.rowcount
+        changed = self._rowcount()
         self._at(name, "after")
         return changed
 
@@ -150,6 +150,11 @@ class Probed:
         rows = self._execute_columns(name, columns)
         self._at(name, "after")
         return rows
+
+    def _rowcount(self) -> int:
+        """How many rows the last statement changed."""
+        changed: int = self.cursor.rowcount
+        return changed
 
     def _at(self, statement: str, side: str) -> None:
         if self._probe is not None:

@@ -46,6 +46,12 @@ def to_pyformat(sql: str) -> str:
     return _PARAMETER.sub(lambda m: m[1] if m[1] else f"%({m[2]})s", sql.replace("%", "%%"))
 
 
+def to_numbered(sql: str) -> str:
+    """`:name` as the server itself writes it: $1, $2, one number for each name."""
+    numbers = {name: number for number, name in enumerate(parameters(sql), 1)}
+    return _PARAMETER.sub(lambda m: m[1] if m[1] else f"${numbers[m[2]]}", sql)
+
+
 def parameters(sql: str) -> list[str]:
     """The names of the parameters, in order of first use."""
     return list(dict.fromkeys(m[2] for m in _PARAMETER.finditer(sql) if m[2]))

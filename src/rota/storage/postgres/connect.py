@@ -9,11 +9,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from rota.errors import Invalid, StorageError
 from rota.storage.postgres.faults import translate
-from rota.storage.postgres.pool import Connection
+from rota.storage.postgres.session import Session
 
 OLDEST_SERVER = 130_000
-# psycopg keeps this many prepared statements a connection; we have about a hundred.
-PREPARED_STATEMENTS = 200
 
 # What the URL does not say. A peer that vanished is noticed within a minute.
 _DEFAULTS: dict[str, str | int] = {
@@ -64,10 +62,10 @@ class Address:
         port = f":{given['port']}" if given.get("port") else ""
         self.shown = f"postgresql://{host}{port}/{given.get('dbname') or self.role}"
 
-    def connect(self) -> Connection:
+    def connect(self) -> Session:
         """A new session in autocommit."""
         try:
-            connection = psycopg.connect(
+            connection = Session.connect(
                 **self._parameters, client_encoding="utf8", autocommit=True
             )
         except psycopg.Error as fault:
@@ -78,9 +76,8 @@ class Address:
                     f"{self.shown} is PostgreSQL {connection.info.server_version // 10_000}; "
                     f"Rota needs {OLDEST_SERVER // 10_000}"
                 )
-            # At the third use: what is sent once or twice is not worth a round trip.
-            connection.prepare_threshold = 2 if self._prepare else None
-            connection.prepared_max = PREPARED_STATEMENTS
+            connection.prepares = self._prepare
+            connection.prepare_threshold = None  # what goes through a cursor is sent seldom
             connection.execute(_SESSION if self._prepare else _SHARED_SESSION)
         except psycopg.Error as fault:
             connection.close()

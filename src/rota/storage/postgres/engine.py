@@ -18,15 +18,15 @@ from weakref import WeakSet
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.sql import SQL, Identifier, Literal
 
 from rota.errors import Unavailable, WrongConnection, WrongSchema
 from rota.storage.engine import Clock, Probe, Row, T, Transaction
 from rota.storage.postgres.callers import check_transaction, raw_connection
 from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
 from rota.storage.postgres.faults import REPEATABLE, translate
-from rota.storage.postgres.pool import Connection, Pool
-from rota.storage.postgres.transaction import PostgresTransaction, Statement
+from rota.storage.postgres.pool import Pool
+from rota.storage.postgres.session import STALE_PLAN, Session, Statement
+from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.postgres.wake import Listener, Notifier, delivers
 from rota.storage.statements import load_migrations, load_statements
 
@@ -35,8 +35,8 @@ RETRY_SECONDS = 0.02
 # Many processes may start at once; the others wait while one of them migrates.
 MIGRATE_TIMEOUT = "10min"
 
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresEngine:
@@ -61,7 +61,7 @@ class PostgresEngine:
         self.prefix = f'"{schema}_data".'
         self.channel = f"{schema}_wake"
         self.statements = {
-            name: Statement(sql)
+            name: Statement(name, sql)
             for name, sql in load_statements("postgres", self._substitutions).items()
         }
         self._pool = Pool(self.address.connect, size=pool_size)
@@ -93,14 +93,13 @@ class PostgresEngine:
 
     def _read(self, work: Callable[[PostgresTransaction], T]) -> T:
         with self._translated(), self._pool.lend() as connection:
-            connection.execute(_BEGIN_READ, prepare=False)
+            connection.simple(_BEGIN_READ)
             try:
                 answer = work(self._transaction("read", connection))
             except BaseException:
                 _roll_back(connection)
                 raise
-            # Not a rollback: after one the driver forgets every statement it has prepared.
-            connection.execute("COMMIT", prepare=False)
+            connection.simple(b"COMMIT")
             return answer
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
@@ -108,11 +107,11 @@ class PostgresEngine:
 
     def _write(self, name: str, work: Callable[[Transaction], T]) -> T:
         with self._pool.lend() as connection:
-            connection.execute(_BEGIN, prepare=False)
+            connection.simple(_BEGIN)
             try:
                 answer = work(self._transaction(name, connection))
                 # A COMMIT of a failed transaction is a ROLLBACK, and no error.
-                status = connection.info.transaction_status
+                status = connection.pgconn.transaction_status
                 assert status == TransactionStatus.INTRANS, f"{name} went on after an error"
                 self._at(name, "before")
             except BaseException:
@@ -122,9 +121,9 @@ class PostgresEngine:
         self._at(name, "after")
         return answer
 
-    def _commit(self, connection: Connection) -> None:
+    def _commit(self, connection: Session) -> None:
         try:
-            connection.execute("COMMIT", prepare=False)
+            connection.simple(b"COMMIT")
         except psycopg.Error as fault:
             self._raise_uncertain(connection, fault)
             raise
@@ -158,7 +157,7 @@ class PostgresEngine:
         self._at(name, "after")
         return answer
 
-    def _raise_uncertain(self, connection: Connection, fault: psycopg.Error) -> None:
+    def _raise_uncertain(self, connection: Session, fault: psycopg.Error) -> None:
         """Without an answer to a commit nobody knows; the caller must read to find out."""
         if connection.broken:
             lost = translate(fault, self.address.shown, self.address.role)
@@ -167,13 +166,13 @@ class PostgresEngine:
             raise lost from fault
 
     def _again(self, attempt: Callable[[], T]) -> T:
-        """Repeat what the server undid because of another transaction."""
+        """Repeat what the server undid because of another transaction, or of a plan grown stale."""
         with self._translated():
             for tried in range(1, TRIES):
                 try:
                     return attempt()
                 except psycopg.Error as fault:
-                    if fault.sqlstate not in REPEATABLE:
+                    if fault.sqlstate not in REPEATABLE | STALE_PLAN:
                         raise
                 time.sleep(random.uniform(0, RETRY_SECONDS * 2**tried))
             return attempt()
@@ -306,11 +305,12 @@ class PostgresEngine:
     def _send(self, payload: str | None = None) -> None:
         """A hint: nobody waits until it is on disk."""
         told = self._token if payload is None else payload
-        notify = SQL("BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {}, {}; COMMIT").format(
-            Identifier(self.channel), Literal(told)
-        )
+        # Neither name nor payload is anybody's text: a checked schema, and hexadecimal digits.
+        notify = f"""NOTIFY "{self.channel}", '{told}'"""
         with self._pool.lend() as connection:
-            connection.execute(notify, prepare=False)
+            connection.simple(
+                f"BEGIN; SET LOCAL synchronous_commit = off; {notify}; COMMIT".encode()
+            )
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         listener = Listener(self.address.connect, self.channel, wake, ignore=self._token)
@@ -325,9 +325,9 @@ class PostgresEngine:
         self._pool.close()
 
 
-def _roll_back(connection: Connection) -> None:
+def _roll_back(connection: Session) -> None:
     """Undo. A connection that cannot even do that is not used again."""
     try:
-        connection.execute("ROLLBACK", prepare=False)
+        connection.simple(b"ROLLBACK")
     except psycopg.Error:
         connection.close()

@@ -7,19 +7,15 @@ reason and at once, a server that is back is used at once, and there is no threa
 from __future__ import annotations
 
 import os
-import select
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import TupleRow
 
 from rota.errors import Unavailable
-
-Connection = psycopg.Connection[TupleRow]
+from rota.storage.postgres.session import Session
 
 # How long a thread waits for another one's connection, and how long an unused one stays open.
 WAIT_SECONDS = 30.0
@@ -27,7 +23,7 @@ IDLE_SECONDS = 300.0
 
 
 class Pool:
-    def __init__(self, connect: Callable[[], Connection], *, size: int) -> None:
+    def __init__(self, connect: Callable[[], Session], *, size: int) -> None:
         self._connect, self._size = connect, size
         self._closed = False
         self._begin()
@@ -35,11 +31,11 @@ class Pool:
     def _begin(self) -> None:
         self._process = os.getpid()
         self._changed = threading.Condition()
-        self._idle: list[tuple[float, Connection]] = []  # the last one used is used first
+        self._idle: list[tuple[float, Session]] = []  # the last one used is used first
         self._open = 0
 
     @contextmanager
-    def lend(self) -> Iterator[Connection]:
+    def lend(self) -> Iterator[Session]:
         """A connection outside any transaction; it must be given back like that, or is closed."""
         connection = self._take()
         try:
@@ -57,7 +53,7 @@ class Pool:
         for _, connection in idle:
             connection.close()
 
-    def _take(self) -> Connection:
+    def _take(self) -> Session:
         if self._process != os.getpid():
             self._begin()  # a fork: the connections are our parent's, who goes on using them
         deadline = time.monotonic() + WAIT_SECONDS
@@ -67,7 +63,7 @@ class Pool:
                     raise Unavailable("the store is closed")
                 while self._idle:
                     _, connection = self._idle.pop()
-                    if is_alive(connection):
+                    if connection.is_alive():
                         return connection
                     self._discard(connection)
                 if self._open < self._size:
@@ -86,7 +82,7 @@ class Pool:
                 self._changed.notify()
             raise
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: Session) -> None:
         now = time.monotonic()
         with self._changed:
             idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
@@ -98,21 +94,6 @@ class Pool:
                 self._discard(self._idle.pop(0)[1])
             self._changed.notify()
 
-    def _discard(self, connection: Connection) -> None:
+    def _discard(self, connection: Session) -> None:
         connection.close()
         self._open -= 1
-
-
-def is_alive(connection: Connection) -> bool:
-    """False if the server has closed it while nobody looked; costs no round trip."""
-    if connection.closed:
-        return False
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    if not poll.poll(0):
-        return True
-    try:
-        connection.pgconn.consume_input()  # a notice, or the end
-    except psycopg.Error:
-        return False
-    return not poll.poll(0)

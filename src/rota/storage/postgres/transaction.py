@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -12,20 +13,11 @@ from psycopg.rows import dict_row, tuple_row
 
 from rota.storage.engine import Probed, Row
 from rota.storage.postgres.bind import array, bind
-from rota.storage.statements import parameters, to_pyformat
+from rota.storage.postgres.session import Session, Statement
+from rota.storage.statements import to_pyformat
 
 if TYPE_CHECKING:
     from rota.storage.postgres.engine import PostgresEngine
-
-
-class Statement:
-    """SQL as the driver takes it, and the parameters that a caller must bring."""
-
-    __slots__ = ("names", "sql")
-
-    def __init__(self, sql: str) -> None:
-        self.sql = to_pyformat(sql).encode()
-        self.names = tuple(name for name in parameters(sql) if name != "now")
 
 
 class PostgresTransaction(Probed):
@@ -34,44 +26,61 @@ class PostgresTransaction(Probed):
     ) -> None:
         super().__init__(name, engine.probe)
         self.engine = engine
-        # Our own kind of cursor, whatever the owner of the connection prefers.
-        self.cursor = psycopg.Cursor(connection, row_factory=dict_row)
-        self.cursor.format = Format.BINARY
+        self.connection = connection
+        self._changed = 0
+        # A caller's connection is used as its driver is meant to be, and keeps no plans of ours.
+        self._session = connection if isinstance(connection, Session) else None
         self.now = None if engine.clock is None else bind(engine.clock())
+
+    @cached_property
+    def cursor(self) -> psycopg.Cursor[Any]:
+        """Our own kind of cursor, whatever the owner of the connection prefers."""
+        cursor = psycopg.Cursor(self.connection, row_factory=dict_row)
+        cursor.format = Format.BINARY
+        return cursor
 
     def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
         statement = self.engine.statements[name]
-        return self._rows(statement, {key: bind(params[key]) for key in statement.names})
+        return self._answer(statement, {key: bind(params[key]) for key in statement.names}, False)
 
     def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         statement = self.engine.statements[name]
-        return self._rows(
-            statement, {key: array([row[key] for row in rows]) for key in statement.names}
-        )
+        bound = {key: array([row[key] for row in rows]) for key in statement.names}
+        return self._answer(statement, bound, False)
 
     def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        self.cursor.row_factory = tuple_row
-        try:
-            return self._execute(name, params)  # type: ignore[return-value]
-        finally:
-            self.cursor.row_factory = dict_row
+        statement = self.engine.statements[name]
+        return self._answer(statement, {key: bind(params[key]) for key in statement.names}, True)
 
     def _execute_columns(
         self, name: str, columns: Mapping[str, Sequence[object]]
     ) -> list[tuple[Any, ...]]:
         return self._execute_tuples(name, columns)  # a list is bound as an array
 
-    def _rows(self, statement: Statement, bound: dict[str, str | None]) -> list[Row]:
+    def _answer(self, statement: Statement, bound: dict[str, Any], tuples: bool) -> list[Any]:
         bound["now"] = self.now
-        result = self.cursor.execute(statement.sql, bound).pgresult
-        return self.cursor.fetchall() if result is not None and result.nfields else []
+        session = self._session
+        if session is not None:
+            result = session.run(statement, bound)
+            self._changed = result.command_tuples or 0
+            return session.tuples(result) if tuples else session.rows(result)
+        cursor = self.cursor
+        cursor.row_factory = tuple_row if tuples else dict_row
+        found = cursor.execute(statement.sql, bound).pgresult
+        self._changed = cursor.rowcount
+        cursor_rows = cursor.fetchall() if found is not None and found.nfields else []
+        cursor.row_factory = dict_row
+        return cursor_rows
+
+    def _rowcount(self) -> int:
+        return self._changed
 
     def text(self, sql: str, params: Mapping[str, object]) -> None:
         self.cursor.execute(to_pyformat(sql), params)
 
     def script(self, sql: str) -> None:
         """Any number of statements without parameters or answers."""
-        psycopg.Cursor(self.cursor.connection).execute(sql, prepare=False)
+        psycopg.Cursor(self.connection).execute(sql, prepare=False)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -79,7 +88,7 @@ class PostgresTransaction(Probed):
         try:
             yield
         except BaseException:
-            if not self.cursor.connection.broken:
+            if not self.connection.broken:
                 self.script("ROLLBACK TO rota; RELEASE rota")
             raise
         self.script("RELEASE rota")

@@ -5,7 +5,9 @@ Losing one costs only time, so nothing here ever raises into the work itself.
 
 from __future__ import annotations
 
+import os
 import random
+import select
 import threading
 import time
 import uuid
@@ -15,12 +17,10 @@ from contextlib import suppress
 import psycopg
 
 from rota.errors import RotaError
-from rota.storage.postgres.pool import Connection
+from rota.storage.postgres.session import Session
 
 # NOTIFY takes a lock of the whole server at commit. One in this time is enough to wake everybody.
 QUIET_SECONDS = 0.005
-# How often a listener looks whether it is to stop.
-LOOK_SECONDS = 0.25
 VERIFY_SECONDS = 2.0
 RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 10.0
@@ -75,7 +75,7 @@ class Listener:
 
     def __init__(
         self,
-        connect: Callable[[], Connection],
+        connect: Callable[[], Session],
         channel: str,
         wake: Callable[[], None],
         *,
@@ -83,15 +83,20 @@ class Listener:
     ) -> None:
         self._connect, self._channel, self._wake, self._ignore = connect, channel, wake, ignore
         self._stopping = threading.Event()
+        self._end, self._ender = os.pipe()  # closing one end wakes who waits at the other
         self._thread = threading.Thread(target=self._run, name="rota-wake", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
+        if self._stopping.is_set():
+            return
         self._stopping.set()
+        os.close(self._ender)
         if self._thread.is_alive():
             self._thread.join()
+        os.close(self._end)
 
     def _run(self) -> None:
         delay = RETRY_SECONDS
@@ -107,14 +112,20 @@ class Listener:
                 self._stopping.wait(random.uniform(delay / 2, delay))
                 delay = min(delay * 2, LONGEST_RETRY_SECONDS)
 
-    def _hear(self, connection: Connection) -> None:
+    def _hear(self, connection: Session) -> None:
+        poll = select.poll()
+        poll.register(connection.pgconn.socket, select.POLLIN)
+        poll.register(self._end, select.POLLIN)
         while not self._stopping.is_set():
-            for heard in connection.notifies(timeout=LOOK_SECONDS, stop_after=1):
-                if heard.payload != self._ignore and not heard.payload.startswith(TRIAL):
+            poll.poll()
+            connection.pgconn.consume_input()
+            while (heard := connection.pgconn.notifies()) is not None:
+                payload = heard.extra.decode()
+                if payload != self._ignore and not payload.startswith(TRIAL):
                     self._wake()
 
 
-def delivers(connect: Callable[[], Connection], channel: str, send: Callable[[str], None]) -> bool:
+def delivers(connect: Callable[[], Session], channel: str, send: Callable[[str], None]) -> bool:
     """Whether what one session sends reaches another one. A server that is away is believed."""
     trial = TRIAL + uuid.uuid4().hex
     try:
