@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus, Format
+from psycopg.pq import DiagnosticField, ExecStatus, Format
 from psycopg.rows import TupleRow
 
 from rota.storage.statements import parameters, to_numbered, to_pyformat
@@ -131,9 +131,11 @@ class Session(psycopg.Connection[TupleRow]):
             self.close()
             raise
         assert result is not None
-        if result.status not in _ANSWERED:
-            raise error_from_result(result)
-        return result
+        if result.status in _ANSWERED:
+            return result
+        if result.error_field(DiagnosticField.SQLSTATE) is None:  # the connection itself broke
+            raise psycopg.OperationalError(result.get_error_message())
+        raise error_from_result(result)
 
     def _wait_to_send(self) -> None:
         """Both ways: a server that waits for us to read would not read either."""
