@@ -33,6 +33,7 @@ from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor
 from rota.executors.registry import Registry
 from rota.executors.signatures import signature_of
+from rota.executors.targets import Targets
 from rota.flow.control import Control
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener, RunEvent
@@ -509,6 +510,14 @@ class Rota:
     def _retention(self) -> Retention:
         return Retention(ages=self.settings.retention, keep_last=self.settings.keep_last)
 
+    @property
+    def targets(self) -> Targets:
+        """The databases that jobs work on."""
+        settings = self.settings
+        return Targets(
+            store=settings.database, named=settings.targets, default=settings.default_target
+        )
+
     def _service_options(self, parts: tuple[str, ...]) -> ServiceOptions:
         settings = self.settings
         if not settings.scheduler.enabled:
@@ -520,7 +529,7 @@ class Rota:
             lease=settings.lease,
             max_lost=settings.max_lost,
             origin=settings.origin,
-            target=settings.database,
+            target=self.targets,
             retention=self._retention(),
             pace=settings.scheduler.pace,
             max_fires_per_tick=settings.scheduler.max_fires_per_tick,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import Invalid
+from rota.executors.targets import STORE, kind_of
 from rota.model.cron import parse_zone
 from rota.model.duration import format_duration, parse_duration
 from rota.model.limits import NAME, check_name, check_schema_name, check_whole
@@ -29,6 +30,8 @@ class Settings:
 
     database: str = "sqlite:///rota.db"
     schema: str = "rota"
+    targets: Mapping[str, str] = field(default_factory=dict)
+    default_target: str = STORE
     timezone: str = "UTC"
     jobs_dir: str | None = None
     origin: str | None = None
@@ -52,6 +55,9 @@ class Settings:
                 "use sqlite:///rota.db or postgresql://user@host/name"
             )
         check_schema_name(self.schema)
+        if self.default_target not in (STORE, *self.targets):
+            known = ", ".join((STORE, *self.targets))
+            raise Invalid(f"default_target {self.default_target!r} is unknown; known are {known}")
         if self.origin is not None:
             check_name(self.origin, "origin")
         if self.jobs_dir is not None:
@@ -108,10 +114,7 @@ def make_settings(told: Mapping[str, Any]) -> Settings:
     for name in told:
         if name not in known:
             raise Invalid(f"setting {name!r} is unknown{_hint(name, known)}")
-    settings = Settings()
-    for name, value in told.items():
-        settings = replace(settings, **{name: _convert(name, value)})
-    return settings
+    return replace(Settings(), **{name: _convert(name, value) for name, value in told.items()})
 
 
 def _convert(name: str, value: Any) -> Any:
@@ -126,6 +129,8 @@ def _convert(name: str, value: Any) -> Any:
             return _whole(value, name)
         case "queues":
             return _queues(value)
+        case "targets":
+            return _targets(value)
         case "retention":
             return _retention(value)
         case "scheduler":
@@ -145,6 +150,19 @@ def _queues(value: Any) -> tuple[str, ...]:
         raise Invalid(f"queues {value!r} must be names, such as ['mail', 'default']")
     told = [name.strip() if isinstance(name, str) else name for name in named]
     return tuple(check_name(name, "queue") for name in told if name != "")
+
+
+def _targets(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise Invalid("targets is a table, such as [targets] warehouse = 'duckdb:///w.duckdb'")
+    for name, url in value.items():
+        check_name(name, "target")
+        if name == STORE:
+            raise Invalid(f"target {STORE!r} is Rota's own database; choose another name")
+        if not isinstance(url, str) or "://" not in url:
+            raise Invalid(f"target {name!r} is not a URL; use duckdb:///warehouse.duckdb")
+        kind_of(url, f"target {name!r}")
+    return dict(value)
 
 
 def _retention(value: Any) -> Mapping[str, timedelta]:
@@ -197,7 +215,7 @@ def _from_file(file: Path | None) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    names = {one.name for one in fields(Settings)} - {"retention", "scheduler"}
+    names = {one.name for one in fields(Settings)} - {"retention", "scheduler", "targets"}
     return {
         name: environment[f"ROTA_{name.upper()}"]
         for name in names

@@ -6,6 +6,7 @@ RotaError
 ├── Unknown              no such job, run, schedule, queue or lock
 ├── Conflict             the thing exists, but its state forbids the request
 ├── LockNotHeld          a lock was lost, or is held by somebody else
+├── LeaseLost            an attempt is no longer this worker's: another one goes on with the run
 ├── MissingExtra         an optional part of Rota is not installed
 └── StorageError         the database refused or did not answer
     ├── Unavailable      away or busy for now; trying again later may work
@@ -40,6 +41,10 @@ class Conflict(RotaError):
 
 class LockNotHeld(RotaError):
     """A lock was lost, or is held by somebody else."""
+
+
+class LeaseLost(RotaError):
+    """An attempt is no longer this worker's: another one goes on with the run."""
 
 
 class MissingExtra(RotaError, ImportError):

@@ -22,8 +22,11 @@ from rota.model.plan import FirePlan
 from rota.model.retry import ONCE
 from rota.model.run import Alike, Claimed, NewRun, Run
 from rota.model.schedule import Schedule
+from rota.model.steps import StepDone, StepFile
+from rota.storage.scripts.steps import StepKey
 from rota.storage.store import Store
 from tests.conformance.support import (
+    LEASE,
     ME,
     ORIGIN,
     Place,
@@ -49,6 +52,7 @@ from tests.conformance.support import (
 TABLES = (
     "meta", "jobs", "schedules", "schedule_changes", "occurrences", "runs", "run_keys", "slots",
     "attempts", "logs", "workers", "locks", "queues", "events", "audit", "job_versions",
+    "job_texts", "run_files", "steps", "step_marks",
 )  # fmt: skip
 
 
@@ -315,6 +319,66 @@ class Cancel(Verb):
         return states(self.store, self.ids) == ["cancelled", "queued"]
 
 
+class StepVerb(Verb):
+    """A call of the attempt that holds a run."""
+
+    file = StepFile(number=1, name="01.sql", text="SELECT 1")
+
+    def prepare(self) -> None:
+        self.ids = enqueue_many(self.store, 1)
+        self.run = claim_one(self.store)
+        self.step = StepKey(seq=self.run.seq, attempt=self.run.attempt, number=1)
+
+    def clear(self) -> None:
+        settle(self.store, self.run)
+
+
+class KeepFiles(StepVerb):
+    name = "keep_files"
+
+    def call(self, store: Store) -> object:
+        return store.keep_files(self.run.seq, self.run.attempt, [self.file])
+
+    def complete(self) -> bool:
+        return self.store.kept_files(self.run.seq) == [self.file]
+
+
+class BeginStep(StepVerb):
+    name = "begin_step"
+
+    def call(self, store: Store) -> object:
+        return store.begin_step(self.step, self.file)
+
+    def complete(self) -> bool:
+        return [row["status"] for row in self.store.list_steps(self.run.seq)] == ["running"]
+
+
+class FinishStep(StepVerb):
+    name = "finish_step"
+
+    def call(self, store: Store) -> object:
+        return store.finish_step(self.step, StepDone(), "note")
+
+    def complete(self) -> bool:
+        return self.store.done_steps(self.run.seq) == {1}
+
+
+class Step(StepVerb):
+    """The work of a step and its mark: each attempt asks first whether it is done."""
+
+    name = "step"
+
+    def call(self, store: Store) -> object:
+        if store.done_steps(self.run.seq) == set():
+            with store.step(self.step, LEASE) as step:
+                step.connection.execute(f"INSERT INTO effects VALUES ('{self.run.id}')")
+                step.commit(StepDone())
+        return None
+
+    def complete(self) -> bool:
+        return self.store.done_steps(self.run.seq) == {1}
+
+
 def note_end(run: Run) -> list[tuple[str, dict[str, Any]]]:
     return [("INSERT INTO effects (run_id) VALUES (:run_id)", {"run_id": run.id})]
 
@@ -352,7 +416,7 @@ class Retire(Verb):
 
 VERBS: list[type[Verb]] = [
     Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
-    Cancel, PutDefinitions, Retire,
+    Cancel, PutDefinitions, Retire, KeepFiles, BeginStep, FinishStep, Step,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 Dump = Callable[[], list[Any]]

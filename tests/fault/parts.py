@@ -41,6 +41,10 @@ EVERYDAY = (
     "forget_old_workers", "promote", "prune", "put_worker", "renew_runs", "settle",
     "sweep",
 )  # fmt: skip
+# Met by the SQL jobs of test_sql_steps.py; the last two need more than a crash.
+STEPS = (
+    "keep_files", "begin_step", "step", "finish_step", "end_step", "has_mark", "prune_texts",
+)  # fmt: skip
 AT_THE_BEGINNING = ("migrate", "put_jobs", "put_schedule", "insert_queues")
 AT_THE_END = ("forget_worker",)
 OPERATORS = (

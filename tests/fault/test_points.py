@@ -24,7 +24,7 @@ from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
 from rota.model.run import NewRun
 from rota.storage.store import Store, open_store
-from tests.fault.parts import AT_THE_BEGINNING, AT_THE_END, EVERYDAY, OPERATORS
+from tests.fault.parts import AT_THE_BEGINNING, AT_THE_END, EVERYDAY, OPERATORS, STEPS
 from tests.fault.points import scripts_have_points
 
 STORAGE = Path(rota.__file__).parent / "storage"
@@ -32,13 +32,22 @@ SCRIPTS = [*sorted((STORAGE / "scripts").glob("*.py")), STORAGE / "store.py"]
 SCRIPTS += [STORAGE / "postgres" / "store.py"]
 
 # How a script may reach the database, and what it may ask without a statement being sent.
-ENTRIES = {"read", "look", "write", "single", "single_columns", "single_tuples", "on_connection"}
+ENTRIES = {
+    "read",
+    "look",
+    "write",
+    "single",
+    "single_columns",
+    "single_tuples",
+    "on_connection",
+    "step",
+}
 ASKED = {
     "migrate", "pending_migrations", "check_schema", "home", "blocked_within", "notify", "listen",
     "has_wake_channel", "close", "one_writer", "statements",
 }  # fmt: skip
 STATEMENTS = {"one", "all", "many", "tuples", "columns", "changed", "text", "savepoint"}
-NAMED_BY_CALLERS = {"statement": {"resume_run", "redo_run"}, "action": {"record_action"}}
+NAMED_BY_CALLERS = {"statement": {"resume_run"}, "action": {"record_action"}}
 # What is said to the session or about the transaction changes no row.
 CONTROL = re.compile(
     r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|PRAGMA|LISTEN|NOTIFY|SELECT pg_notify)", re.I
@@ -80,7 +89,7 @@ def named_calls() -> set[str]:
 
 
 def test_every_call_has_a_place_in_the_campaign() -> None:
-    known = {*EVERYDAY, *AT_THE_BEGINNING, *AT_THE_END, *OPERATORS}
+    known = {*EVERYDAY, *AT_THE_BEGINNING, *AT_THE_END, *OPERATORS, *STEPS}
     assert named_calls() == known
 
 

@@ -143,7 +143,7 @@ class Children:
             args=context.args,
             scheduled_at=context.scheduled_at,
             queue=context.queue,
-            target=context.target,
+            target=context.target.url,
             timeout=context.timeout,
             missed_count=context.missed_count,
             correlation_id=context.correlation_id,

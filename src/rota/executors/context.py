@@ -16,10 +16,13 @@ from types import TracebackType
 from typing import Any
 
 from rota.errors import LockNotHeld
+from rota.executors.targets import Target, Targets
 from rota.model.duration import parse_duration
 from rota.model.job import Job
+from rota.model.steps import Steps
 
-# (request, parameters) -> answer. Requests: log, progress, extend_lease, lock, extend_lock, unlock.
+# (request, parameters) -> answer. Requests: log, progress, extend_lease, lock, extend_lock, unlock;
+# and steps, in the worker's own process.
 Port = Callable[[str, dict[str, Any]], Any]
 StopReason = str  # cancelled | timed_out | lost | stopping
 
@@ -37,9 +40,9 @@ class Context:
     an event to wait for) is made when it is asked for."""
 
     __slots__ = (
-        "_db", "_heard_stop", "_logger", "_on_stop", "_stop_reason", "_stopped", "args", "attempt",
-        "correlation_id", "definition", "job", "missed_count", "port", "queue", "run_id",
-        "scheduled_at", "stoppable", "stopped_at", "target", "timeout",
+        "_db", "_heard_stop", "_logger", "_on_stop", "_steps", "_stop_reason", "_stopped",
+        "_targets", "args", "attempt", "correlation_id", "definition", "job", "missed_count",
+        "port", "queue", "run_id", "scheduled_at", "stoppable", "stopped_at", "timeout",
     )  # fmt: skip
 
     def __init__(
@@ -52,7 +55,7 @@ class Context:
         scheduled_at: datetime,
         queue: str,
         port: Port,
-        target: str = "",
+        target: str | Targets = "",
         timeout: timedelta | None = None,
         missed_count: int = 1,
         correlation_id: str | None = None,
@@ -67,7 +70,8 @@ class Context:
         self.timeout = timeout
         self.missed_count = missed_count
         self.correlation_id = correlation_id
-        self.target = target
+        self._targets = target
+        self._steps: Steps | None = None
         self.port = port
         self._logger: logging.Logger | None = None
         self._stopped: threading.Event | None = None
@@ -134,10 +138,25 @@ class Context:
         if self._db is None:
             from rota.executors.targets import connect
 
-            self._db = connect(self.target)
+            self._db = connect(self.target.url)
         return self._db
 
     # For executors and workers
+
+    @property
+    def target(self) -> Target:
+        """The database of this job; a child process is told its URL alone."""
+        if isinstance(self._targets, str):
+            return Target("", self._targets)
+        return self._targets.find(self.definition.spec.get("target"))
+
+    @property
+    def steps(self) -> Steps:
+        """The record of this attempt's steps, for executors in the worker's own process."""
+        if self._steps is None:
+            made: Steps = self.port("steps", {})
+            self._steps = made
+        return self._steps
 
     @property
     def heard_stop(self) -> bool:

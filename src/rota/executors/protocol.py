@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from rota.executors.context import Context, StopReason
+from rota.executors.targets import Targets
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.run import Run
 
-__all__ = ["Context", "Executor", "HearsTermination", "Statement", "StopReason"]
+__all__ = ["Context", "Executor", "HearsTermination", "Statement", "StopReason", "Targets"]
 
 
 class Executor(Protocol):

@@ -233,9 +233,33 @@ class Control:
         self.changed()
         return redact_args(told)
 
-    def redo(self, run_id: str, reason: str | None = None) -> Run:
-        """Start over a run that has ended."""
-        return self._changed(self.storage.redo_run(run_id, _reason(reason), self.actor))
+    def redo(
+        self,
+        run_id: str,
+        reason: str | None = None,
+        *,
+        from_step: str | None = None,
+        latest: bool = False,
+    ) -> Run:
+        """Start over a run that has ended. A SQL run goes on at the first step that is not done,
+        or at `from_step` (a file's name or number), with the texts it began with; `latest` takes
+        the files as they are now, from the first."""
+        if latest and from_step is not None:
+            raise Invalid(
+                "redo takes the latest files from the first step, or the kept ones from a step; "
+                "say one of the two"
+            )
+        return self._changed(
+            self.storage.redo_run(
+                run_id, _reason(reason), self.actor, from_step=from_step, latest=latest
+            )
+        )
+
+    def steps(self, run_id: str) -> list[dict[str, Any]]:
+        """The steps of a SQL run, attempt by attempt."""
+        run = self.storage.run(run_id)
+        found = self.storage.list_steps(run.seq, limit=PAGE)
+        return [redact_columns(row, "error") for row in found]
 
     def pause_run(self, run_id: str, reason: str | None = None) -> Run:
         return self._changed(self.storage.pause_run(run_id, _reason(reason), self.actor))

@@ -11,6 +11,7 @@ BATCH = 500
 LEDGER_AGE = timedelta(days=90)
 LEDGER_ROWS = 10_000
 LEDGERS = 50
+TEXT_AGE = timedelta(days=1)
 WORKER_AGE = timedelta(hours=1)
 
 
@@ -26,6 +27,7 @@ class Prune:
         """0.0 while there may be more: the next batch comes at once, in its own transaction."""
         more = [self._prune(state) == BATCH for state in self.retention.ages]
         self.fold_some()
+        self.storage.prune_texts(age_seconds=TEXT_AGE.total_seconds(), limit=BATCH)
         self.storage.forget_old_workers(WORKER_AGE.total_seconds())
         return 0.0 if any(more) else self.interval
 

@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from rota.errors import Conflict, Unknown
-from rota.executors.protocol import Context, StopReason
+from rota.executors.protocol import Context, StopReason, Targets
 from rota.flow.notes import Notes
+from rota.flow.steps import AttemptSteps
 from rota.model.duration import format_duration
 from rota.model.job import Job
 from rota.model.limits import check_key
@@ -40,7 +41,7 @@ class Owner:
     storage: Storage
     notes: Notes
     lease: timedelta
-    target: str
+    target: str | Targets
     done: Callable[[Execution, Outcome], None]
     freed: Callable[[Execution], None] = lambda execution: None
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -170,6 +171,14 @@ class Execution:
                 )
             case "unlock":
                 return self.owner.storage.release_lock(params["name"], params["token"])
+            case "steps":
+                return AttemptSteps(
+                    self.owner.storage,
+                    self.run,
+                    self.context,
+                    self.owner.lease,
+                    restart=bool(self.job.spec.get("restart")),
+                )
             case _:
                 raise Unknown(f"a context cannot ask for {request!r}")
         return None

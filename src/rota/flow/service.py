@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rota.errors import Invalid
+from rota.executors.protocol import Targets
 from rota.flow.events import Events
 from rota.flow.fire import Fire
 from rota.flow.loop import Loop
@@ -30,7 +31,7 @@ LOOK_AHEAD_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """What a process runs, and how. `target` is the URL that `ctx.db` connects to."""
+    """What a process runs, and how. `target` has the databases of jobs."""
 
     parts: Sequence[str] = PARTS
     slots: int = 10
@@ -38,7 +39,7 @@ class ServiceOptions:
     lease: timedelta = timedelta(seconds=30)
     max_lost: int = 3
     origin: str | None = None
-    target: str = ""
+    target: str | Targets = ""
     retention: Retention = field(default_factory=Retention)
     pace: timedelta = timedelta(seconds=60)
     max_fires_per_tick: int = 0

@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 
 from rota.errors import RotaError
-from rota.executors.protocol import Executor
+from rota.executors.protocol import Executor, Targets
 from rota.flow.claim import Claim
 from rota.flow.events import Events, announce
 from rota.flow.loop import Loop
@@ -64,7 +64,7 @@ class Worker:
         executors: Executors,
         settler: Settler,
         events: Events,
-        target: str,
+        target: str | Targets,
         slots: int = 10,
         queues: Sequence[str] = (),
         lease: timedelta = timedelta(seconds=30),

@@ -12,6 +12,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+# What the record of a step says whose work was committed before "done" was: a crash in between
+# makes it run again.
+AT_LEAST_ONCE = "at least once"
+
+
+class WroteElsewhere(Exception):
+    """A step on the store also wrote to another database, and cannot commit both at once: it was
+    undone, and has to run again outside the transaction of the store."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFile:
@@ -42,9 +51,7 @@ class StepTransaction(Protocol):
 
     def commit(self, done: StepDone) -> None:
         """Mark the step done and commit both, if this attempt still has its lease; LeaseLost
-        if not, and then nothing of the step remains."""
-
-    def rollback(self) -> None: ...
+        if not, and then nothing of the step remains. WroteElsewhere if both cannot be one."""
 
 
 class Steps(Protocol):

@@ -48,6 +48,26 @@ class Transaction(Protocol):
         """Undo what is inside, and only that, when it raises."""
 
 
+class EngineStep(Protocol):
+    """An open transaction for SQL that is not ours, on a connection of its own."""
+
+    connection: Any  # the driver's
+    holds_writes: bool  # while it is open nobody else can write to the store
+
+    @property
+    def alone(self) -> bool:
+        """False once other databases are part of it: they commit one after the other."""
+
+    def commit(
+        self, is_ours: Callable[[Transaction], bool], mark: Callable[[Transaction], None]
+    ) -> bool:
+        """Commit what was done together with `mark`, if `is_ours` says so by what is true then;
+        else undo everything. False if it was undone."""
+
+    def commit_plain(self) -> None:
+        """Commit what was done, and nothing else."""
+
+
 class Engine(Protocol):
     """A database product, opened."""
 
@@ -75,6 +95,10 @@ class Engine(Protocol):
 
         `notify` wakes workers when the caller commits, where the engine can do that.
         """
+
+    def step(self, name: str, stopped: Callable[[], bool]) -> AbstractContextManager[EngineStep]:
+        """A transaction for a step; undone unless it was committed. Where steps exclude each other
+        it waits for its turn until `stopped` is true, and then raises Unavailable."""
 
     def migrate(self) -> list[str]:
         """Bring the schema up to date; the names of the migrations that were applied."""

@@ -14,6 +14,7 @@ from rota.storage.scripts.enqueue import EnqueueScript
 from rota.storage.scripts.folder import FolderScript
 from rota.storage.scripts.guard import GuardScript
 from rota.storage.scripts.ledger import LedgerScript
+from rota.storage.scripts.steps import StepsScript
 
 
 class Store(
@@ -21,6 +22,7 @@ class Store(
     GuardScript,
     EnqueueScript,
     ClaimScript,
+    StepsScript,
     ControlScript,
     LedgerScript,
     CatalogScript,

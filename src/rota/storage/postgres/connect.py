@@ -62,8 +62,8 @@ class Address:
         port = f":{given['port']}" if given.get("port") else ""
         self.shown = f"postgresql://{host}{port}/{given.get('dbname') or self.role}"
 
-    def connect(self) -> Session:
-        """A new session in autocommit."""
+    def connect(self, *, ours: bool = True) -> Session:
+        """A new session in autocommit; for other people's SQL it is left as the server has it."""
         try:
             connection = Session.connect(
                 **self._parameters, client_encoding="utf8", autocommit=True
@@ -76,9 +76,10 @@ class Address:
                     f"{self.shown} is PostgreSQL {connection.info.server_version // 10_000}; "
                     f"Rota needs {OLDEST_SERVER // 10_000}"
                 )
-            connection.prepares = self._prepare
+            connection.prepares = self._prepare and ours
             connection.prepare_threshold = None  # what goes through a cursor is sent seldom
-            connection.execute(_SESSION if self._prepare else _SHARED_SESSION)
+            if ours:
+                connection.execute(_SESSION if self._prepare else _SHARED_SESSION)
         except psycopg.Error as fault:
             connection.close()
             raise translate(fault, self.shown, self.role) from fault

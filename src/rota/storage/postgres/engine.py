@@ -26,6 +26,7 @@ from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
 from rota.storage.postgres.faults import REPEATABLE, translate
 from rota.storage.postgres.pool import Pool
 from rota.storage.postgres.session import STALE_PLAN, Session, Statement
+from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.postgres.wake import Listener, Notifier, delivers
 from rota.storage.statements import load_migrations, load_statements
@@ -190,6 +191,19 @@ class PostgresEngine:
             yield
         except psycopg.Error as fault:
             raise translate(fault, self.address.shown, self.address.role) from fault
+
+    # Steps
+
+    @contextmanager
+    def step(self, name: str, stopped: Callable[[], bool]) -> Iterator[PostgresStep]:
+        # Not from the pool: whatever its SQL sets ends with this session.
+        connection = self.address.connect(ours=False)
+        try:
+            with self._translated():
+                begin_step(connection)
+            yield PostgresStep(self, name, connection)
+        finally:
+            connection.close()
 
     # A caller's transaction
 

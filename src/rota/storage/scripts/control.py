@@ -6,7 +6,7 @@ from typing import Any
 
 from rota.errors import Conflict, Unknown
 from rota.model.run import RUN_ID, Attempt, Run
-from rota.model.transitions import PENDING, RUNNING, may_delete, require
+from rota.model.transitions import PENDING, RUNNING, SUCCEEDED, may_delete, require
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.changes import Actor, audit
@@ -41,9 +41,39 @@ class ControlScript(SettleScript, RescueScript):
 
         return self.engine.write("cancel_run", work)
 
-    def redo_run(self, run_id: str, reason: str | None, actor: Actor) -> Run:
-        """Start over a run that has ended: fresh counts, attempt numbers go on."""
-        return self._change(run_id, "redo", "redo_run", reason, actor)
+    def redo_run(
+        self,
+        run_id: str,
+        reason: str | None,
+        actor: Actor,
+        *,
+        from_step: str | None = None,
+        latest: bool = False,
+    ) -> Run:
+        """Start over a run that has ended: fresh counts, attempt numbers go on. Its steps begin at
+        the first that is not done, or at `from_step`, with the texts it had; `latest` forgets
+        those, so that it begins with the files as they are then."""
+
+        def work(tx: Transaction) -> Run:
+            run = self._lock_run(tx, run_id)
+            require(run.state, "redo", f"run {run_id}")
+            self._reopen_steps(tx, run, from_step, latest)
+            tx.all("redo_run", seq=run.seq, reason=reason)
+            audit(tx, actor, "redo_run", run_id, reason, run.state)
+            return self._run(tx, run_id)
+
+        return self.engine.write("redo_run", work)
+
+    def _reopen_steps(self, tx: Transaction, run: Run, from_step: str | None, latest: bool) -> None:
+        number = None
+        if from_step is not None:
+            number = _step_number(run.id, from_step, tx.all("run_files", seq=run.seq))
+        elif latest or run.state == SUCCEEDED:  # after a success no step is left to begin at
+            number = 0
+        if number is not None:
+            tx.all("void_marks", seq=run.seq, number=number)
+        if latest:
+            tx.many("delete_run_files", [{"seq": run.seq}])
 
     def pause_run(self, run_id: str, reason: str | None, actor: Actor) -> Run:
         """Hold a run back. A running one is asked, and stops where its executor can."""
@@ -194,3 +224,15 @@ class ControlScript(SettleScript, RescueScript):
     def _lock_run(self, tx: Transaction, run_id: str) -> Run:
         """Read a run and keep others from changing it until we commit."""
         return self._run(tx, run_id, "lock_run")
+
+
+def _step_number(run_id: str, wanted: str, files: list[Row]) -> int:
+    """A step by its name or its number."""
+    for file in files:
+        if wanted in (file["name"], str(file["number"])):
+            number: int = file["number"]
+            return number
+    if not files:
+        raise Unknown(f"run {run_id} has no steps; redo it without naming one")
+    names = ", ".join(file["name"] for file in files)
+    raise Unknown(f"run {run_id} has no step {wanted!r}; its steps are {names}")

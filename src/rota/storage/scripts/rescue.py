@@ -67,6 +67,8 @@ class RescueScript(AdmitScript):
         gone = [{"seq": row["seq"]} for row in deleted]
         tx.many("delete_attempts", gone)
         tx.many("delete_logs", gone)
+        for statement in ("delete_steps", "delete_marks", "delete_run_files"):
+            tx.many(statement, gone)
         tx.many("delete_keys", [{"id": row["id"]} for row in deleted])
         freed = {row["key"] for row in tx.many("release_slots", gone)}
         self._admit_keys(tx, freed)

@@ -19,6 +19,8 @@ from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.admit import AdmitScript
 from rota.storage.scripts.react import ReactScript
 
+BLOCKED_SECONDS = 3.0
+
 # Asked inside the last transaction of a run: the (SQL, parameters) to commit with it.
 OnTerminated = Callable[[Run], Sequence[tuple[str, dict[str, Any]]]]
 
@@ -71,6 +73,10 @@ class SettleScript(AdmitScript, ReactScript):
         settlements: Sequence[Settlement],
         on_terminated: OnTerminated | None,
     ) -> list[Row]:
+        if self.engine.blocked_within(BLOCKED_SECONDS):
+            # Whoever kept everybody from writing kept workers from renewing: a lease that ran out
+            # meanwhile says nothing. Rescue looks again after a lease of patience.
+            settlements = [one for one in settlements if not one.expired_only]
         done = tx.many("settle_runs", [rows.settlement_row(one) for one in settlements])
         states = {row["seq"]: row for row in done}
         settled = [one for one in settlements if one.run.seq in states]

@@ -30,6 +30,7 @@ from rota.errors import (
 )
 from rota.storage.engine import Clock, Probe, Row, T, Transaction
 from rota.storage.sqlite.connect import BUSY_SECONDS, raw_connection, split_statements, use_wal
+from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
 from rota.storage.sqlite.wake import FileWatch
 from rota.storage.statements import load_migrations, load_statements
@@ -82,7 +83,9 @@ class SqliteEngine:
         self._pending: deque[_Pending[Any]] = deque()
         self._abandoned = getattr(self, "_writer", None), getattr(self, "_readers", None)
         self._readers: deque[sqlite3.Connection] = deque()
+        self._steps_turn = threading.Lock()  # steps of this process come one after the other
         self._waits_since: float | None = None
+        self._step_since: float | None = None
         self._blocked_at = float("-inf")
         self._writer = self._open(writing=True)
 
@@ -176,9 +179,42 @@ class SqliteEngine:
                 self._blocked_at = time.monotonic()
 
     def blocked_within(self, seconds: float) -> bool:
-        now, since = time.monotonic(), self._waits_since
-        waits = since is not None and now - since > LONG_WAIT_SECONDS
-        return waits or now - self._blocked_at < seconds
+        now = time.monotonic()
+        for since in (self._waits_since, self._step_since):
+            if since is not None and now - since > LONG_WAIT_SECONDS:
+                return True
+        return now - self._blocked_at < seconds
+
+    # Steps
+
+    @contextmanager
+    def step(self, name: str, stopped: Callable[[], bool]) -> Iterator[SqliteStep]:
+        self._after_fork()
+        turn = self._turn if self.in_memory else self._steps_turn
+        while not turn.acquire(timeout=LOOK_SECONDS):
+            if stopped():
+                raise Unavailable(f"stopped while another step wrote to {self.path}")
+        try:
+            connection = self._writer if self.in_memory else self._open(writing=True)
+            try:
+                with _translated(self):
+                    begin_step(connection, self.path, stopped)
+                self._step_since = time.monotonic()
+                yield SqliteStep(self, name, connection)
+            finally:
+                self._end_step(connection)
+        finally:
+            turn.release()
+
+    def _end_step(self, connection: sqlite3.Connection) -> None:
+        """Nothing of it remains unless it was committed."""
+        if connection.in_transaction:
+            connection.rollback()
+        if not self.in_memory:
+            connection.close()
+        since, self._step_since = self._step_since, None
+        if since is not None and time.monotonic() - since > LONG_WAIT_SECONDS:
+            self._blocked_at = time.monotonic()
 
     def _run_in_savepoint(self, pending: _Pending[Any]) -> None:
         """One piece of work that raises does not undo its neighbours'."""

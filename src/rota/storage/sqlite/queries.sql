@@ -324,6 +324,96 @@ UPDATE {prefix}schedules SET state = :state WHERE id = :id;
 INSERT INTO {prefix}events (at, kind, run_id, name, detail)
 VALUES ({now}, :kind, :run_id, :name, :detail);
 
+-------------------------------------------------------------------------------------- steps
+
+-- name: fence_run
+-- Whether an attempt is still its worker's. Our write transaction is the only one there is.
+SELECT seq FROM {prefix}runs WHERE seq = :seq AND attempt = :attempt AND state = 'running';
+
+-- name: lock_run_by_seq
+SELECT seq FROM {prefix}runs WHERE seq = :seq;
+
+-- name: put_texts
+INSERT INTO {prefix}job_texts (hash, text, names, kept_at) VALUES (:hash, :text, :names, {now})
+ON CONFLICT (hash) DO UPDATE SET kept_at = excluded.kept_at;
+
+-- name: insert_run_files
+INSERT INTO {prefix}run_files (run_seq, number, name, hash) VALUES (:seq, :number, :name, :hash)
+ON CONFLICT (run_seq, number) DO NOTHING;
+
+-- name: run_files
+SELECT f.number, f.name, t.text, t.names
+  FROM {prefix}run_files f JOIN {prefix}job_texts t ON t.hash = f.hash
+ WHERE f.run_seq = :seq ORDER BY f.number;
+
+-- name: done_steps
+-- An attempt that starts over does not look at what the others did.
+SELECT DISTINCT number FROM {prefix}step_marks
+ WHERE run_seq = :seq AND void = 0 AND (:attempt IS NULL OR attempt = :attempt);
+
+-- name: put_step
+INSERT INTO {prefix}steps (run_seq, attempt, number, name, hash, started_at, status)
+VALUES (:seq, :attempt, :number, :name, :hash, {now}, 'running')
+ON CONFLICT (run_seq, attempt, number) DO NOTHING;
+
+-- name: end_step
+UPDATE {prefix}steps SET status = :status, error = :error, finished_at = {now}
+ WHERE run_seq = :seq AND attempt = :attempt AND number = :number AND status = 'running';
+
+-- name: note_step
+UPDATE {prefix}steps SET note = :note
+ WHERE run_seq = :seq AND attempt = :attempt AND number = :number;
+
+-- name: insert_mark
+INSERT INTO {prefix}step_marks (run_seq, number, attempt, finished_at, rows, result)
+VALUES (:seq, :number, :attempt, {now}, :rows, :result)
+ON CONFLICT (run_seq, number, attempt) DO NOTHING;
+
+-- name: step_mark
+SELECT number FROM {prefix}step_marks
+ WHERE run_seq = :seq AND number = :number AND attempt = :attempt;
+
+-- name: renew_worker
+-- A step that kept everybody from writing kept its worker from renewing, too.
+UPDATE {prefix}runs SET lease_until = {now} + CAST(:lease_seconds * 1000000 AS INTEGER)
+ WHERE state = 'running'
+   AND worker_id = (SELECT worker_id FROM {prefix}runs WHERE seq = :seq);
+
+-- name: pause_request
+SELECT pause_requested_at FROM {prefix}runs
+ WHERE seq = :seq AND attempt = :attempt AND state = 'running';
+
+-- name: void_marks
+UPDATE {prefix}step_marks SET void = 1 WHERE run_seq = :seq AND number >= :number AND void = 0;
+
+-- name: list_steps
+SELECT s.attempt, s.number, s.name, s.hash, s.started_at,
+       coalesce(m.finished_at, s.finished_at) AS finished_at,
+       CASE WHEN m.number IS NOT NULL THEN 'succeeded' ELSE s.status END AS status,
+       m.rows, m.result, s.error, s.note
+  FROM {prefix}steps s
+  LEFT JOIN {prefix}step_marks m
+         ON m.run_seq = s.run_seq AND m.attempt = s.attempt AND m.number = s.number
+ WHERE s.run_seq = :seq ORDER BY s.attempt, s.number LIMIT :limit;
+
+-- name: delete_run_files
+DELETE FROM {prefix}run_files WHERE run_seq = :seq;
+
+-- name: delete_steps
+DELETE FROM {prefix}steps WHERE run_seq = :seq;
+
+-- name: delete_marks
+DELETE FROM {prefix}step_marks WHERE run_seq = :seq;
+
+-- name: old_texts
+SELECT t.hash FROM {prefix}job_texts t
+ WHERE t.kept_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
+   AND NOT EXISTS (SELECT 1 FROM {prefix}run_files f WHERE f.hash = t.hash)
+ LIMIT :limit;
+
+-- name: delete_texts
+DELETE FROM {prefix}job_texts WHERE hash = :hash;
+
 ------------------------------------------------------------------------------------- rescue
 
 -- name: expired_runs

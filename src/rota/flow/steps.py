@@ -1,0 +1,77 @@
+"""The steps of one attempt, as its executor sees them: see `model.steps.Steps`.
+
+A database that is away for a moment is waited for, until the attempt should end: nothing here
+fails a run because of it, and every call can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TypeVar
+
+from rota.errors import Unavailable
+from rota.executors.protocol import Context
+from rota.model.limits import ERROR_LENGTH, clip
+from rota.model.redact import redact_text
+from rota.model.run import Claimed
+from rota.model.steps import StepDone, StepFile, StepTransaction
+from rota.storage.protocol import StepKey, Storage
+
+AGAIN_SECONDS = 0.5
+
+T = TypeVar("T")
+
+
+class AttemptSteps:
+    """`restart`: this attempt does not go on where an earlier one ended."""
+
+    def __init__(
+        self, storage: Storage, run: Claimed, context: Context, lease: timedelta, *, restart: bool
+    ) -> None:
+        self.storage, self.run, self.context, self.lease = storage, run, context, lease
+        self.restart = restart
+
+    def kept_files(self) -> list[StepFile]:
+        return self._patiently(lambda: self.storage.kept_files(self.run.seq))
+
+    def keep_files(self, files: Sequence[StepFile]) -> None:
+        self._patiently(lambda: self.storage.keep_files(self.run.seq, self.run.attempt, files))
+
+    def done(self) -> set[int]:
+        attempt = self.run.attempt if self.restart else None
+        return self._patiently(lambda: self.storage.done_steps(self.run.seq, attempt))
+
+    def begin(self, file: StepFile) -> None:
+        self._patiently(lambda: self.storage.begin_step(self._key(file), file))
+
+    def fail(self, file: StepFile, status: str, error: str) -> None:
+        told = clip(redact_text(error), ERROR_LENGTH)
+        self._patiently(lambda: self.storage.end_step(self._key(file), status, told))
+
+    def finish(self, file: StepFile, done: StepDone, note: str | None = None) -> None:
+        self._patiently(lambda: self.storage.finish_step(self._key(file), done, note))
+
+    @contextmanager
+    def transaction(self, file: StepFile) -> Iterator[StepTransaction]:
+        opening = self.storage.step(self._key(file), self.lease, self._stopped)
+        with opening as opened:
+            yield opened
+
+    def pause_requested(self) -> bool:
+        return self._patiently(lambda: self.storage.pause_requested(self.run.seq, self.run.attempt))
+
+    def _key(self, file: StepFile) -> StepKey:
+        return StepKey(seq=self.run.seq, attempt=self.run.attempt, number=file.number)
+
+    def _stopped(self) -> bool:
+        return self.context.stop_reason is not None
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        while True:
+            try:
+                return call()
+            except Unavailable:
+                if self.context.wait(AGAIN_SECONDS):
+                    raise

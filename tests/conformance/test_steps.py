@@ -1,0 +1,458 @@
+"""Steps: what a run began with, what is done, and the transaction that makes both one."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.errors import LeaseLost, StorageError, Unavailable, Unknown
+from rota.model.run import Claimed
+from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
+from rota.storage.scripts.steps import StepKey
+from rota.storage.store import Store
+from tests.conformance.support import (
+    LEASE,
+    ME,
+    Place,
+    VirtualClock,
+    claim_one,
+    enqueue,
+    rescue,
+    settle,
+)
+
+FILES = [
+    StepFile(number=1, name="01_load.sql", text="SELECT 1", variables=("SOURCE",)),
+    StepFile(number=2, name="02_check.sql", text="SELECT 2"),
+    StepFile(number=3, name="03_done.sql", text="SELECT 1", variables=("SOURCE",)),
+]
+
+
+@pytest.fixture
+def run(store: Store) -> Claimed:
+    enqueue(store)
+    return claim_one(store)
+
+
+@pytest.fixture
+def effects(place: Place) -> Place:
+    place.execute("CREATE TABLE effects (step INTEGER)")
+    return place
+
+
+def key(run: Claimed, number: int = 1) -> StepKey:
+    return StepKey(seq=run.seq, attempt=run.attempt, number=number)
+
+
+def do(store: Store, run: Claimed, number: int = 1, done: StepDone | None = None) -> None:
+    """A step whose work is a row in `effects`."""
+    with store.step(key(run, number), LEASE) as step:
+        step.connection.execute(f"INSERT INTO effects (step) VALUES ({number})")
+        step.commit(done or StepDone())
+
+
+def effects_of(place: Place) -> list[int]:
+    return [step for (step,) in place.execute("SELECT step FROM effects ORDER BY step")]
+
+
+def test_the_files_of_a_run_are_kept_as_it_began(store: Store, run: Claimed) -> None:
+    assert store.kept_files(run.seq) == []
+    store.keep_files(run.seq, run.attempt, FILES)
+    assert store.kept_files(run.seq) == FILES
+    changed = [StepFile(number=1, name="01_load.sql", text="SELECT 'edited'")]
+    store.keep_files(run.seq, run.attempt, changed)
+    assert store.kept_files(run.seq) == FILES
+
+
+def test_a_text_is_stored_once(store: Store, place: Place, run: Claimed) -> None:
+    store.keep_files(run.seq, run.attempt, FILES)
+    assert place.execute(f"SELECT count(*) FROM {place.table('job_texts')}") == [(2,)]
+
+
+def test_a_step_and_its_mark_are_one(store: Store, effects: Place, run: Claimed) -> None:
+    do(store, run, 1, StepDone(rows=1, result='[{"a":1}]'))
+    assert effects_of(effects) == [1]
+    assert store.done_steps(run.seq) == {1}
+
+
+def test_a_step_that_is_not_committed_leaves_nothing(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    with store.step(key(run), LEASE) as step:
+        step.connection.execute("INSERT INTO effects (step) VALUES (1)")
+    assert effects_of(effects) == []
+    assert store.done_steps(run.seq) == set()
+    do(store, run)
+    assert effects_of(effects) == [1]
+
+
+def test_a_step_commits_once(store: Store, effects: Place, run: Claimed) -> None:
+    with store.step(key(run), LEASE) as step:
+        step.commit(StepDone())
+        with pytest.raises(StorageError, match="has ended"):
+            step.commit(StepDone())
+
+
+def test_an_attempt_that_lost_its_lease_can_do_nothing(
+    store: Store, effects: Place, clock: VirtualClock, run: Claimed
+) -> None:
+    clock.advance("31s")
+    rescue(store)
+    again = claim_one(store)
+    assert again.attempt == 2
+    with pytest.raises(LeaseLost):
+        do(store, run)
+    for call in (
+        lambda: store.keep_files(run.seq, run.attempt, FILES),
+        lambda: store.begin_step(key(run), FILES[0]),
+        lambda: store.finish_step(key(run), StepDone(), None),
+    ):
+        with pytest.raises(LeaseLost):
+            call()
+    assert effects_of(effects) == []
+    assert store.kept_files(run.seq) == []
+    assert store.done_steps(run.seq) == set()
+    do(store, again)
+    assert effects_of(effects) == [1]
+
+
+def test_a_cancelled_run_in_hand_still_commits_its_step(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    store.cancel_run(run.id, None, ME)
+    do(store, run)
+    assert store.done_steps(run.seq) == {1}
+
+
+def test_what_an_earlier_attempt_did_is_done(store: Store, effects: Place, run: Claimed) -> None:
+    do(store, run)
+    settle(store, run, "released")
+    again = claim_one(store)
+    assert store.done_steps(again.seq) == {1}
+    assert store.done_steps(again.seq, again.attempt) == set()
+    do(store, again, 2)
+    assert store.done_steps(again.seq) == {1, 2}
+    assert store.done_steps(again.seq, again.attempt) == {2}
+
+
+def test_steps_tell_how_they_ended(
+    store: Store, effects: Place, clock: VirtualClock, run: Claimed
+) -> None:
+    began = clock.moment
+    for file in FILES:
+        store.begin_step(key(run, file.number), file)
+    clock.advance("2s")
+    do(store, run, 1, StepDone(rows=7, result="[]"))
+    store.finish_step(key(run, 2), StepDone(rows=3), AT_LEAST_ONCE)
+    store.end_step(key(run, 3), "failed", "no such table")
+    first, second, third = store.list_steps(run.seq)
+    assert (first["name"], first["status"], first["rows"]) == ("01_load.sql", "succeeded", 7)
+    assert (first["started_at"], first["finished_at"]) == (began, clock.moment)
+    assert (second["status"], second["rows"], second["note"]) == ("succeeded", 3, AT_LEAST_ONCE)
+    assert (third["status"], third["error"]) == ("failed", "no such table")
+    assert third["hash"] == FILES[2].hash
+
+
+def test_a_pause_is_heard_by_the_attempt(store: Store, run: Claimed) -> None:
+    assert not store.pause_requested(run.seq, run.attempt)
+    store.pause_run(run.id, None, ME)
+    assert store.pause_requested(run.seq, run.attempt)
+    assert not store.pause_requested(run.seq, run.attempt + 1)
+
+
+def test_a_paused_attempt_does_not_count_and_goes_on_where_it_was(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    do(store, run)
+    store.pause_run(run.id, "lunch", ME)
+    settle(store, run, "paused")
+    paused = store.run(run.id)
+    assert (paused.state, paused.failures, paused.lost) == ("paused", 0, 0)
+    store.resume_run(run.id, None, ME)
+    store.promote(10)
+    assert store.done_steps(claim_one(store).seq) == {1}
+
+
+def all_done(store: Store, run: Claimed, *, ends: str) -> None:
+    store.keep_files(run.seq, run.attempt, FILES)
+    for number in (1, 2):
+        do(store, run, number)
+    if ends == "succeeded":
+        do(store, run, 3)
+        settle(store, run)
+    else:
+        settle(store, run, "cancelled")
+
+
+def test_a_redo_goes_on_at_the_first_step_that_is_not_done(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    all_done(store, run, ends="cancelled")
+    store.redo_run(run.id, None, ME)
+    assert store.done_steps(run.seq) == {1, 2}
+    assert store.kept_files(run.seq) == FILES
+
+
+def test_a_redo_of_a_success_does_every_step_again(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    all_done(store, run, ends="succeeded")
+    store.redo_run(run.id, None, ME)
+    assert store.done_steps(run.seq) == set()
+    assert store.kept_files(run.seq) == FILES
+
+
+@pytest.mark.parametrize("named", ["02_check.sql", "2"])
+def test_a_redo_may_begin_at_a_step(store: Store, effects: Place, run: Claimed, named: str) -> None:
+    all_done(store, run, ends="succeeded")
+    store.redo_run(run.id, None, ME, from_step=named)
+    assert store.done_steps(run.seq) == {1}
+
+
+def test_a_redo_with_the_latest_files_forgets_the_kept_ones(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    all_done(store, run, ends="cancelled")
+    store.redo_run(run.id, None, ME, latest=True)
+    assert store.done_steps(run.seq) == set()
+    assert store.kept_files(run.seq) == []
+
+
+def test_a_redo_from_an_unknown_step_names_the_known_ones(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    all_done(store, run, ends="cancelled")
+    with pytest.raises(Unknown, match=r"no step '04.sql'; its steps are 01_load.sql, 02_check"):
+        store.redo_run(run.id, None, ME, from_step="04.sql")
+    assert store.run(run.id).state == "cancelled"
+
+
+def test_a_step_done_again_after_a_redo_is_done(store: Store, effects: Place, run: Claimed) -> None:
+    all_done(store, run, ends="succeeded")
+    store.redo_run(run.id, None, ME, from_step="3")
+    store.promote(10)
+    again = claim_one(store)
+    do(store, again, 3)
+    assert store.done_steps(run.seq) == {1, 2, 3}
+
+
+def test_a_deleted_run_leaves_no_steps(
+    store: Store, effects: Place, clock: VirtualClock, run: Claimed
+) -> None:
+    store.begin_step(key(run), FILES[0])
+    all_done(store, run, ends="succeeded")
+    store.delete_run(run.id, None, ME)
+    for table in ("steps", "step_marks", "run_files"):
+        assert effects.execute(f"SELECT count(*) FROM {effects.table(table)}") == [(0,)]
+    assert store.prune_texts(age_seconds=3600, limit=10) == 0
+    clock.advance("2h")
+    assert store.prune_texts(age_seconds=3600, limit=1) == 1
+    assert store.prune_texts(age_seconds=3600, limit=10) == 1
+
+
+def test_a_text_that_a_run_has_is_not_pruned(
+    store: Store, clock: VirtualClock, run: Claimed
+) -> None:
+    store.keep_files(run.seq, run.attempt, FILES)
+    clock.advance("2d")
+    assert store.prune_texts(age_seconds=3600, limit=10) == 0
+    assert store.kept_files(run.seq) == FILES
+
+
+def test_a_failed_statement_cannot_be_committed(store: Store, effects: Place, run: Claimed) -> None:
+    """On engines where a failed statement spoils its transaction, a COMMIT would undo it
+    silently."""
+    with store.step(key(run), LEASE) as step:
+        step.connection.execute("INSERT INTO effects (step) VALUES (1)")
+        with pytest.raises(Exception, match="nowhere"):
+            step.connection.execute("SELECT * FROM nowhere")
+        if effects.engine == "sqlite":
+            step.commit(StepDone())
+            return
+        with pytest.raises(Exception, match=r"ended by its own SQL|aborted"):
+            step.commit(StepDone())
+    assert effects_of(effects) == []
+    assert store.done_steps(run.seq) == set()
+
+
+def test_a_transaction_that_the_sql_ended_itself_is_noticed(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    with store.step(key(run), LEASE) as step:
+        step.connection.execute("COMMIT")
+        with pytest.raises(StorageError, match="ended by its own SQL"):
+            step.commit(StepDone())
+    assert store.done_steps(run.seq) == set()
+
+
+def test_a_commit_renews_where_nobody_else_could(
+    store: Store, effects: Place, clock: VirtualClock
+) -> None:
+    enqueue(store)
+    enqueue(store)
+    first, second = claim_one(store), claim_one(store)
+    with store.step(key(first), timedelta(seconds=30)) as step:
+        clock.advance("60s")
+        step.connection.execute("INSERT INTO effects (step) VALUES (1)")
+        step.commit(StepDone())
+    left = {run.seq for run in store.expired_runs(10)}
+    assert left == (set() if effects.engine == "sqlite" else {first.seq, second.seq})
+
+
+def test_steps_of_two_runs_come_one_after_the_other_or_together_but_both_come(
+    store: Store, effects: Place
+) -> None:
+    enqueue(store)
+    enqueue(store)
+    runs = [claim_one(store), claim_one(store)]
+    held, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> None:
+        with store.step(key(runs[0]), LEASE) as step:
+            step.connection.execute("INSERT INTO effects (step) VALUES (1)")
+            held.set()
+            go_on.wait(20)
+            step.commit(StepDone())
+
+    def beside() -> None:
+        do(store, runs[1], 2)
+
+    threads = [threading.Thread(target=slowly), threading.Thread(target=beside)]
+    threads[0].start()
+    assert held.wait(20)
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert effects_of(effects) == [1, 2]
+
+
+def test_a_step_that_waits_for_its_turn_hears_that_it_should_stop(
+    store: Store, effects: Place
+) -> None:
+    if effects.engine != "sqlite":
+        pytest.skip("steps do not wait for each other there")
+    enqueue(store)
+    enqueue(store)
+    first, second = claim_one(store), claim_one(store)
+    with (
+        store.step(key(first), LEASE),
+        pytest.raises(Unavailable, match="stopped"),
+        store.step(key(second), LEASE, lambda: True),
+    ):
+        pass
+    other = effects.open()
+    with (
+        store.step(key(first), LEASE),
+        pytest.raises(Unavailable, match="stopped"),
+        other.step(key(second), LEASE, lambda: True),
+    ):
+        pass
+
+
+def test_rescue_does_not_believe_leases_that_nobody_could_renew(
+    store: Store, effects: Place, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(store)
+    run = claim_one(store)
+    clock.advance("31s")
+    monkeypatch.setattr(store.engine, "blocked_within", lambda seconds: True)
+    assert rescue(store) == []
+    monkeypatch.undo()
+    assert [settled.seq for settled in rescue(store)] == [run.seq]
+
+
+def test_what_a_step_sets_for_its_session_reaches_nobody_else(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    if effects.engine != "postgres":
+        pytest.skip("a session of its own ends with the step")
+    with store.step(key(run), LEASE) as step:
+        step.connection.execute("SET search_path = nowhere")
+        step.connection.execute("SET statement_timeout = 1")
+        step.connection.execute("INSERT INTO public.effects (step) VALUES (1)")
+        step.commit(StepDone())
+    assert store.done_steps(run.seq) == {1}
+    assert store.run(run.id).state == "running"
+
+
+def test_a_deferred_constraint_fails_the_step(store: Store, place: Place, run: Claimed) -> None:
+    place.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
+    place.execute(
+        "CREATE TABLE children (parent INTEGER REFERENCES parents (id) "
+        "DEFERRABLE INITIALLY DEFERRED)"
+    )
+    with store.step(key(run), LEASE) as step:
+        if place.engine == "sqlite":
+            step.connection.execute("PRAGMA defer_foreign_keys = ON")
+        step.connection.execute("INSERT INTO children VALUES (7)")
+        if place.engine == "sqlite":
+            return  # foreign keys are off there, unless a connection asks before it begins
+        with pytest.raises(Exception, match="foreign key"):
+            step.commit(StepDone())
+    assert place.execute("SELECT * FROM children") == []
+    assert store.done_steps(run.seq) == set()
+
+
+def test_an_attached_file_is_committed_before_the_mark(
+    store: Store, effects: Place, run: Claimed, tmp_path: Path
+) -> None:
+    if effects.engine != "sqlite":
+        pytest.skip("other databases are not part of a transaction there")
+    store.begin_step(key(run), FILES[0])
+    with store.step(key(run), LEASE) as step:
+        step.connection.execute(f"ATTACH '{tmp_path}/other.db' AS other")
+        step.connection.execute("CREATE TABLE other.copies (step INTEGER)")
+        step.connection.execute("INSERT INTO effects (step) VALUES (1)")
+        step.commit(StepDone())
+    assert effects_of(effects) == [1]
+    (told,) = store.list_steps(run.seq)
+    assert (told["status"], told["note"]) == ("succeeded", AT_LEAST_ONCE)
+
+
+def test_a_commit_without_an_answer_is_found_out_by_reading(
+    store: Store, effects: Place, run: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if effects.engine != "postgres":
+        pytest.skip("no connection to lose")
+    engine: Any = store.engine
+    commit = engine._commit
+    for number, arrives in ((1, True), (2, False)):
+
+        def lose(connection: Any, arrives: bool = arrives) -> None:
+            if arrives:
+                commit(connection)
+            lost = Unavailable("the answer was lost")
+            lost.maybe_committed = True
+            connection.close()
+            raise lost
+
+        monkeypatch.setattr(engine, "_commit", lose)
+        step = store.step(key(run, number), LEASE)
+        opened = step.__enter__()
+        opened.connection.execute(f"INSERT INTO effects (step) VALUES ({number})")
+        monkeypatch.setattr(store, "has_mark", _with(store, engine, monkeypatch, commit))
+        if arrives:
+            opened.commit(StepDone())
+        else:
+            with pytest.raises(Unavailable, match="answer was lost"):
+                opened.commit(StepDone())
+        step.__exit__(None, None, None)
+        monkeypatch.undo()
+    assert effects_of(effects) == [1]
+    assert store.done_steps(run.seq) == {1}
+
+
+def _with(store: Store, engine: Any, monkeypatch: pytest.MonkeyPatch, commit: Any) -> Any:
+    """The way to read has a connection that works."""
+    read = store.has_mark
+
+    def ask(key: StepKey) -> bool:
+        monkeypatch.setattr(engine, "_commit", commit)
+        return read(key)
+
+    return ask
