@@ -55,8 +55,9 @@ class Children:
         self._later = Later("rota-children")
         self._sweeping = self._closed = False
 
-    def run(self, context: Context, version: str) -> Outcome:
-        """Run the context's job in a child, until it ends or is ended."""
+    def run(self, context: Context, version: str, source: bytes | None = None) -> Outcome:
+        """Run the context's job in a child, until it ends or is ended. `source` is the text of
+        its file, if it is known here."""
         while True:
             try:
                 child = self._take(context.job, version)
@@ -66,7 +67,7 @@ class Children:
                 context.stop("stopping")
                 return conclude(None, context)
             output = Output(context.logger, child.mark)
-            done = self._call(child, context, version, output)
+            done = self._call(child, context, version, source, output)
             if done is not None or child.begun or child.calls == 1:
                 outcome = self._ended(child, context, output) if done is None else done.outcome
                 output.end()
@@ -129,7 +130,12 @@ class Children:
         return self._idle.pop(knowing[-1] if knowing else -1)[0]
 
     def _call(
-        self, child: ChildProcess, context: Context, version: str, output: Output
+        self,
+        child: ChildProcess,
+        context: Context,
+        version: str,
+        source: bytes | None,
+        output: Output,
     ) -> Done | None:
         child.calls += 1
         child.working, number = True, child.calls
@@ -147,6 +153,7 @@ class Children:
             timeout=context.timeout,
             missed_count=context.missed_count,
             correlation_id=context.correlation_id,
+            source=source if child.loaded.get(context.job) != version else None,
         )
         try:
             return child.call(call, context, output)

@@ -46,6 +46,9 @@ class Folder:
         """True if a file is no longer what it was when it was loaded; then all is forgotten."""
         if all(stamp_of(path) == stamp for path, stamp in self._stamps.items()):
             return False
+        if self._depth:
+            for name in self._modules:
+                sys.modules.pop(name, None)
         self._modules.clear()
         self._stamps.clear()
         self.generation += 1
@@ -97,20 +100,22 @@ class Folder:
 
 
 class Folders:
+    """`guard` is held by who loads from any of them: `sys.modules` is one for all threads."""
+
     def __init__(self) -> None:
         self._folders: dict[str, Folder] = {}
-        self._guard = threading.RLock()
+        self.guard = threading.RLock()
 
     def of(self, path: str) -> Folder:
         """The folder of a file."""
         folder = os.path.dirname(os.path.abspath(path))
-        with self._guard:
+        with self.guard:
             return self._folders.setdefault(folder, Folder(folder))
 
     @contextmanager
     def inside(self, folder: Folder) -> Iterator[None]:
         """One thread at a time: what is imported meanwhile belongs to the folder."""
-        with self._guard:
+        with self.guard:
             folder.enter()
             try:
                 yield

@@ -74,19 +74,31 @@ class Loader:
 
     def load(self, job: Job, version: str, source: bytes | None = None) -> Handler:
         """Import what is needed; whatever that raises is the attempt's failure. `source` is what
-        to run in place of what is in the job's file."""
-        handler = self.known(job, version)
-        if handler is None:
-            folder = self._folder(job)
-            with self.around(job):
-                handler = handler_of(self._find(job.spec, source))
-            generation = 0 if folder is None else folder.generation
-            self._handlers[job.name] = _Loaded(version, handler, folder, generation)
+        to run in place of what is in the job's file; it is kept as long as its version is."""
+        with self._folders.guard:
+            return self.known(job, version) or self._load(job, version, source)
+
+    def _load(self, job: Job, version: str, source: bytes | None) -> Handler:
+        before, folder = self._handlers.get(job.name), self._folder(job)
+        if folder is not None:
+            folder.changed()  # a new version asks for what lies beside it as it is now
+        if source is None and before is not None and before.version == version:
+            source = before.source  # only a file beside it has changed
+        with self.around(job):
+            handler = handler_of(self._find(job.spec, source))
+        generation = 0 if folder is None else folder.generation
+        self._handlers[job.name] = _Loaded(version, handler, source, folder, generation)
         return handler
 
     def known(self, job: Job, version: str) -> Handler | None:
+        """The job's handler if it is loaded. Never waits: None while another thread imports."""
         loaded = self._handlers.get(job.name)
-        return loaded.handler if loaded is not None and loaded.fits(version) else None
+        if loaded is None or not self._folders.guard.acquire(blocking=False):
+            return None
+        try:
+            return loaded.handler if loaded.fits(version) else None
+        finally:
+            self._folders.guard.release()
 
     def around(self, job: Job) -> AbstractContextManager[None]:
         """What surrounds a call of the job's handler: it may import files beside its own."""
@@ -116,6 +128,7 @@ class Loader:
 class _Loaded:
     version: str
     handler: Handler
+    source: bytes | None
     folder: Folder | None
     generation: int
 

@@ -26,6 +26,7 @@ class PythonExecutor:
 
     def __init__(self, *, kill_after: float = KILL_AFTER) -> None:
         self._registered: dict[str, Handler] = {}
+        self._texts: dict[str, dict[str, bytes]] = {}
         self._loader = Loader()
         self._loop = EventLoop()
         self._children = Children(kill_after=kill_after)
@@ -37,6 +38,18 @@ class PythonExecutor:
     def register(self, name: str, function: Function) -> None:
         """Give a job its function, for runs in this process. A later one replaces it."""
         self._registered[name] = handler_of(function)
+
+    def keep(self, job: Job, source: bytes) -> None:
+        """Run this text for a file job of this version, whatever is in its file by now: a text
+        that is being written, or that was refused, is never run."""
+        kept = self._texts.get(job.name, {})
+        # Runs that were taken a moment ago are still of the version before.
+        latest = [*((version, text) for version, text in kept.items() if version != job.version)]
+        self._texts[job.name] = {**dict(latest[-1:]), job.version: source}
+
+    def forget(self, name: str) -> None:
+        """The job is gone; its runs may still end."""
+        self._texts.pop(name, None)
 
     def check(self, job: Job) -> None:
         """Refuse a job that no worker could run."""
@@ -57,7 +70,8 @@ class PythonExecutor:
         if context.stop_reason is not None:
             return conclude(None, context)
         if context.definition.isolation == "process":
-            return self._children.run(context, context.definition.version)
+            job = context.definition
+            return self._children.run(context, job.version, self._text(job))
         return self._run_here(context)
 
     def retire(self) -> None:
@@ -73,12 +87,16 @@ class PythonExecutor:
     def _run_here(self, context: Context) -> Outcome:
         job = context.definition
         try:
-            handler = self._known(job) or self._loader.load(job, job.version)
+            handler = self._known(job) or self._loader.load(job, job.version, self._text(job))
         except BaseException as error:  # importing a file runs it
             return conclude(judge_error(error, context.heard_stop), context)
         if handler.is_async:
             return self._loop.run(lambda: handler.call(context), context)
         return conclude(perform(lambda: handler, context), context)
+
+    def _text(self, job: Job) -> bytes | None:
+        kept = self._texts.get(job.name)
+        return kept.get(job.version) if kept else None
 
     def _known(self, job: Job) -> Handler | None:
         return self._registered.get(job.name) or self._loader.known(job, job.version)
