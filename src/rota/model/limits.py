@@ -23,6 +23,8 @@ PAGE = 500
 CONCURRENCY = 10_000
 PRIORITY = 1_000_000
 MISSED_COUNT = 10_000
+VARIABLE_LENGTH = 4 * 1024 * 1024
+INTERPOLATED_LENGTH = 64 * 1024 * 1024
 
 
 def check_name(value: object, field: str) -> str:

@@ -1,0 +1,267 @@
+"""Variables in SQL texts: `${NAME}`, `${NAME:-default}`, `${NAME:raw}`, and `$${` for a plain `${`.
+
+A value is put in once, is never read for variables again, and never changes what is around it:
+inside quotes it is escaped for that quote; bare, only a number or a plain name goes in (a keyword
+is one: `ORDER BY x ${DIRECTION}`). The result is read again by the lexer: if a quote or comment
+is not where the template had it, the text is refused. Only `:raw` puts in SQL, and it must leave
+the quotes after it where they are. The body of a function or DO is SQL with quotes of its own.
+Comments are left as they are. A default counts where the name is not set, or set to nothing.
+Messages never show a value: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rota.errors import Invalid
+from rota.model.limits import INTERPOLATED_LENGTH
+from rota.model.sql_lexer import LITERAL, QUOTED, VARIABLE, Token, lex, line_of
+from rota.model.sql_quotes import dollar_parts, escape, misplaced, unfit
+
+RESERVED: Final = "ROTA_"
+INJECTED: Final = ("ROTA_JOB_NAME", "ROTA_RUN_ID", "ROTA_ATTEMPT", "ROTA_SCHEDULED_AT")
+
+_PIECE: Final = re.compile(f"({VARIABLE})|{LITERAL}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One variable where it stands in a text."""
+
+    name: str
+    default: str | None
+    raw: bool
+    line: int
+
+
+def readable(name: str) -> bool:
+    """Rota's own settings may hold secrets and are not for SQL; what it injects is."""
+    return not name.startswith(RESERVED) or name in INJECTED
+
+
+def uses(text: str, dialect: str) -> tuple[Use, ...]:
+    """Every variable outside of comments, in order."""
+    return tuple(_uses(text, dialect, 1))
+
+
+def variables(text: str, dialect: str) -> tuple[str, ...]:
+    """The names of the variables, each once, in order of first use."""
+    return tuple(dict.fromkeys(use.name for use in uses(text, dialect)))
+
+
+def missing(text: str, values: Mapping[str, str], dialect: str) -> tuple[str, ...]:
+    """The names that have neither a value nor a default; one that may not be read has none."""
+    return tuple(
+        dict.fromkeys(use.name for use in uses(text, dialect) if _value(use, values) is None)
+    )
+
+
+def missing_message(names: Collection[str]) -> str:
+    """What to tell about all missing names at once."""
+    unset = [name for name in names if readable(name)]
+    told = []
+    if unset:
+        are = (
+            "variables {} are not set; set them" if unset[1:] else "variable {} is not set; set it"
+        )
+        told.append(
+            are.format(", ".join(unset))
+            + f" in the environment, or give a default: ${{{unset[0]}:-…}}"
+        )
+    if hidden := [name for name in names if not readable(name)]:
+        told.append(f"{', '.join(hidden)} cannot be read in SQL; only {', '.join(INJECTED)} can")
+    return "; ".join(told)
+
+
+def interpolate(text: str, values: Mapping[str, str], dialect: str) -> str:
+    """The text with every variable replaced; refused if a value cannot stand where it is asked."""
+    if names := missing(text, values, dialect):
+        raise Invalid(missing_message(names))
+    return _Rendering(text, values, dialect, 1).render()
+
+
+def _value(use: Use, values: Mapping[str, str]) -> str | None:
+    if not readable(use.name):
+        return None
+    value = values.get(use.name)
+    return use.default if use.default is not None and not value else value
+
+
+def _uses(text: str, dialect: str, line: int) -> Iterator[Use]:
+    for token, is_code in _template(text, dialect, line):
+        if is_code:
+            tag, body = dollar_parts(text[token.start : token.end])
+            yield from _uses(body, dialect, line_of(text, token.start + len(tag), line))
+        elif token.kind == "variable" or token.kind in QUOTED:
+            for found in _pieces(text, token):
+                if found[1]:
+                    yield _use(found[1], line_of(text, found.start(), line))
+
+
+def _template(text: str, dialect: str, line: int) -> Iterator[tuple[Token, bool]]:
+    """The tokens of a template, each with whether it is a dollar quote that holds SQL: the body
+    of a function (AS $$ … $$) or of DO."""
+    first = last = ""
+    for token in lex(text, dialect, template=True, line=line):
+        holds_code = last == "AS" or first == "DO"
+        yield token, token.kind == "dollar" and dialect == "postgres" and holds_code
+        if token.kind == "semicolon":
+            first = last = ""
+        elif token.kind != "comment":
+            last = text[token.start : token.end].upper() if token.kind == "word" else "-"
+            first = first or last
+
+
+def _pieces(text: str, token: Token) -> Iterator[re.Match[str]]:
+    """The variables and literals in a token. A tag before { must not be taken for a literal."""
+    is_dollar = token.kind == "dollar"
+    tag = dollar_parts(text[token.start : token.end])[0] if is_dollar else ""
+    return _PIECE.finditer(text, token.start + len(tag), token.end - len(tag))
+
+
+def _use(written: str, line: int) -> Use:
+    name, colon, option = written[2:-1].partition(":")
+    if colon and option != "raw" and not option.startswith("-"):
+        raise Invalid(
+            f"line {line}: {written} is not a variable; write ${{{name}}}, ${{{name}:-default}} "
+            f"or ${{{name}:raw}}, or $${{ for a plain ${{"
+        )
+    default = option[1:] if option.startswith("-") else None
+    return Use(name=name, default=default, raw=option == "raw", line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A value where it is in the result, and the kind of quote that it was written for."""
+
+    use: Use
+    kind: str
+    start: int
+    end: int
+
+
+class _Rendering:
+    """One text on its way, with what must be true of the result; it begins in `line`."""
+
+    def __init__(self, text: str, values: Mapping[str, str], dialect: str, line: int) -> None:
+        self.text, self.values, self.dialect, self.line = text, values, dialect, line
+        self.output: list[str] = []
+        self.length = self.raws = 0
+        self.expected: list[Token] = []  # the quotes and comments of the result
+        self.placed: list[_Placed] = []
+
+    def render(self) -> str:
+        position = 0
+        for token, is_code in _template(self.text, self.dialect, self.line):
+            self._put(self.text[position : token.start])
+            position, start, raws = token.end, self.length, self.raws
+            if is_code:
+                self._put_code(token)
+            elif token.kind in QUOTED or token.kind in ("variable", "literal"):
+                self._put_pieces(token)
+            else:
+                self._put(self.text[token.start : token.end])
+            # Raw text may close the quote that it stands in, and open it again.
+            if _encloses(token) and self.raws == raws:
+                self.expected.append(Token(token.kind, start, self.length))
+        self._put(self.text[position:])
+        made = "".join(self.output)
+        self._check(made)
+        return made
+
+    def _put(self, text: str) -> None:
+        self.output.append(text)
+        self.length += len(text)
+        if self.length > INTERPOLATED_LENGTH:
+            raise Invalid(
+                f"the text is longer than {INTERPOLATED_LENGTH:,} characters with its variables; "
+                "load large data from a file or a table"
+            )
+
+    def _put_code(self, token: Token) -> None:
+        tag, body = dollar_parts(self.text[token.start : token.end])
+        line = line_of(self.text, token.start + len(tag), self.line)
+        made = _Rendering(body, self.values, self.dialect, line).render()
+        if (made + tag).index(tag) < len(made):
+            raise Invalid(
+                f"line {line}: the value of a variable in this body holds {tag}, which ends it; "
+                "use another tag"
+            )
+        self._put(tag + made + tag)
+
+    def _put_pieces(self, token: Token) -> None:
+        """A variable that stands bare, or a quote with its variables."""
+        position = token.start
+        for found in _pieces(self.text, token):
+            before = self.text[position : found.start()]
+            self._put(before)
+            position = found.end()
+            if found[1]:
+                self._put_value(found[1], found.start(), token, before)
+            else:
+                self._put("${")
+        self._put(self.text[position : token.end])
+
+    def _put_value(self, written: str, offset: int, token: Token, before: str) -> None:
+        use = _use(written, line_of(self.text, offset, self.line))
+        value = _value(use, self.values) or ""
+        quote = self.text[token.start : token.end]
+        fault = unfit(value)
+        if not fault and not use.raw:
+            fault = misplaced(value, token.kind, quote, before, self.dialect)
+        if fault:
+            raise Invalid(f"line {use.line}: the value of {use.name} {fault.format(use.name)}")
+        if use.raw:
+            self.raws += 1
+        else:
+            value = escape(value, token.kind)
+        self.placed.append(_Placed(use, token.kind, self.length, self.length + len(value)))
+        self._put(value)
+
+    def _check(self, made: str) -> None:
+        """Quotes and comments are where the template had them, and every value is in the kind of
+        quote that it was written for. Raw text may bring quotes of its own."""
+        if not self.placed:
+            return
+        try:
+            found = [token for token in lex(made, self.dialect) if _encloses(token)]
+        except Invalid:
+            raise self._changed(len(made)) from None
+        wrong = set(self.expected) - set(found)
+        if not self.raws:
+            wrong |= set(found) - set(self.expected)
+        else:
+            wrong |= {Token("", one.start, one.end) for one in self._strays(found)}
+        if wrong:
+            raise self._changed(min(token.start for token in wrong))
+
+    def _strays(self, found: list[Token]) -> Iterator[_Placed]:
+        starts = [token.start for token in found]
+        for one in self.placed:
+            around = found[bisect_right(starts, one.start) - 1] if starts else None
+            inside = around is not None and around.start <= one.start < around.end
+            kind = around.kind if around is not None and inside else "variable"
+            if kind != one.kind and not one.use.raw:
+                yield one
+
+    def _changed(self, offset: int) -> Invalid:
+        """Raw text is the first suspect; else the value that stands nearest."""
+        raw = [one.use for one in self.placed if one.use.raw]
+        if raw:
+            return Invalid(
+                f"line {raw[0].line}: the raw text of {raw[0].name} leaves a quote or comment "
+                "open, or closes one; it must end as it began"
+            )
+        near = [one.use for one in self.placed if one.end >= offset] or [self.placed[-1].use]
+        return Invalid(
+            f"line {near[0].line}: the value of {near[0].name} would change the meaning of the "
+            f"text around it; put a blank before and after ${{{near[0].name}}}, or quotes"
+        )
+
+
+def _encloses(token: Token) -> bool:
+    return token.kind in QUOTED or token.kind == "comment"

@@ -1,0 +1,85 @@
+"""What a SQL file says about its own transactions, and where its statements begin."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.model.sql_lexer import DIALECTS
+from rota.model.sql_script import is_autonomous, own_transaction, statements
+
+every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-- rota: autonomous\nVACUUM", "--rota:autonomous", "\ufeff-- rota: autonomous  \r\nVACUUM"],
+)
+def test_the_first_line_asks_for_no_transaction(text: str) -> None:
+    assert is_autonomous(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "VACUUM -- rota: autonomous", "\n-- rota: autonomous", "-- rota: autonomously\n", "'"],
+)
+def test_elsewhere_it_asks_nothing(text: str) -> None:
+    assert not is_autonomous(text)
+
+
+@every_dialect
+@pytest.mark.parametrize(
+    "statement",
+    ["BEGIN", "begin transaction", "COMMIT", "ROLLBACK", "Rollback WORK", "END", "ABORT",
+     "START TRANSACTION", "/* x */ COMMIT", "-- x\nCOMMIT", "; COMMIT"],
+)  # fmt: skip
+def test_a_transaction_of_its_own_is_told_by_its_line(dialect: str, statement: str) -> None:
+    line = 2 + statement.count("\n")
+    assert own_transaction(f"SELECT 'a;';\n{statement};\nSELECT 1", dialect) == line
+    assert own_transaction(f"SELECT 'a;';\n{statement}", dialect) == line
+
+
+@every_dialect
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT 1", "-- COMMIT;\nSELECT 1", "SELECT ';\nCOMMIT;'", 'SELECT "; COMMIT; "',
+     "/* ; COMMIT; */ SELECT 1", "SAVEPOINT s; ROLLBACK TO s; RELEASE s",
+     "SAVEPOINT s; ROLLBACK TRANSACTION TO SAVEPOINT s", "SELECT CASE x WHEN 1 THEN 2 END",
+     "CREATE TABLE t (begin int); SELECT 1", "PREPARE p AS SELECT 1", "", ";;", "committed"],
+)  # fmt: skip
+def test_other_texts_have_none(dialect: str, text: str) -> None:
+    assert own_transaction(text, dialect) is None
+
+
+def test_the_body_of_a_trigger_is_part_of_it() -> None:
+    trigger = """CREATE TEMP TRIGGER IF NOT EXISTS g AFTER INSERT ON t
+    BEGIN
+        UPDATE t SET x = CASE WHEN 1 THEN 2 END;
+        SELECT 1;
+    END"""
+    assert own_transaction(f"{trigger};\nSELECT 1", "sqlite") is None
+    assert own_transaction(f"{trigger};\nCOMMIT", "sqlite") == 6
+    assert [one.line for one in statements(f"{trigger};\nSELECT 1", "sqlite")] == [1, 6]
+
+
+def test_the_body_of_a_function_is_part_of_it() -> None:
+    function = "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT 2; END"
+    assert own_transaction(f"{function};\nSELECT 1", "postgres") is None
+    assert own_transaction(f"{function};\nEND", "postgres") == 2
+    assert own_transaction("CREATE PROCEDURE p() BEGIN ATOMIC END; COMMIT", "postgres") == 1
+    assert own_transaction("DO $$ BEGIN COMMIT; END $$; SELECT 1", "postgres") is None
+
+
+def test_a_column_named_begin_hides_nothing() -> None:
+    for dialect in DIALECTS:
+        assert own_transaction("CREATE TABLE t (begin int);\nCOMMIT", dialect) == 2
+
+
+def test_a_prepared_transaction_is_one() -> None:
+    assert own_transaction("PREPARE TRANSACTION 'x'", "postgres") == 1
+
+
+@every_dialect
+def test_statements_are_told_with_their_first_words(dialect: str) -> None:
+    text = "-- a\nselect 1\n+ 2;\n\n;  'quoted';\n(values (1))"
+    found = [(one.words, one.line) for one in statements(text, dialect)]
+    assert found == [(("SELECT",), 2), (("",), 5), (("VALUES",), 6)]
