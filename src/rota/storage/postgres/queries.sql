@@ -1062,16 +1062,43 @@ SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at
    AND (:queue::text IS NULL OR queue = :queue)
  ORDER BY seq DESC LIMIT :limit;
 
+-- name: recent_runs_of_job
+-- Among the newest runs of all: where a job has many, they are here.
+SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
+       started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
+       args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
+       occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
+       result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
+  FROM (SELECT * FROM {prefix}runs WHERE seq < :before ORDER BY seq DESC LIMIT :recent) AS r
+ WHERE job = :job AND (:state::text IS NULL OR state = :state) AND (:queue::text IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
 -- name: list_runs_of_job
+-- The index by job does not know what runs, which is little, and what is queued, which is looked
+-- for in its line (`seq + 0`: not among all runs that ever were).
+WITH found AS (
+    SELECT * FROM (
+        SELECT seq FROM {prefix}runs
+         WHERE job = :job AND seq < :before AND state <> 'queued' AND state <> 'running'
+           AND (:state::text IS NULL OR state = :state) AND (:queue::text IS NULL OR queue = :queue)
+         ORDER BY seq DESC LIMIT :limit) AS ended
+    UNION ALL
+    SELECT seq FROM {prefix}runs
+     WHERE state = 'running' AND job = :job AND seq + 0 < :before
+       AND coalesce(:state, 'running') = 'running' AND (:queue::text IS NULL OR queue = :queue)
+    UNION ALL
+    SELECT seq FROM {prefix}runs
+     WHERE state = 'queued' AND job = :job AND seq + 0 < :before
+       AND coalesce(:state, 'queued') = 'queued' AND (:queue::text IS NULL OR queue = :queue)
+)
 SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
        started_at, finished_at, attempt, failures, lost, redo, max_attempts, timeout, backoff::text,
        args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
        occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
        result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
   FROM {prefix}runs
- WHERE job = :job AND seq < :before AND (:state::text IS NULL OR state = :state)
-   AND (:queue::text IS NULL OR queue = :queue)
- ORDER BY seq DESC LIMIT :limit;
+ WHERE seq IN (SELECT seq FROM found ORDER BY seq DESC LIMIT :limit)
+ ORDER BY seq DESC;
 
 -- name: list_runs_of_schedule
 SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
@@ -1117,11 +1144,12 @@ SELECT count(*) AS schedules, count(*) FILTER (WHERE paused) AS paused,
 -------------------------------------------------------------------------------------- prune
 
 -- name: old_runs
--- Older than its state's retention and not among the last of its job.
+-- Older than its state's retention and not among the last of its job that wait or have ended.
 SELECT r.seq FROM {prefix}runs r
  WHERE r.state = :state AND r.finished_at < (SELECT {now}) - make_interval(secs => :age_seconds)
    AND r.state IN ('succeeded', 'dead', 'cancelled')
    AND (SELECT count(*) FROM (SELECT 1 FROM {prefix}runs newer WHERE newer.job = r.job
+                                 AND newer.state <> 'queued' AND newer.state <> 'running'
                                  AND newer.seq > r.seq LIMIT :keep_last) AS n) >= :keep_last
  ORDER BY r.finished_at LIMIT :limit
    FOR UPDATE SKIP LOCKED;

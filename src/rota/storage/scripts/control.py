@@ -13,6 +13,9 @@ from rota.storage.scripts.changes import Actor, audit
 from rota.storage.scripts.rescue import RescueScript
 from rota.storage.scripts.settle import OnTerminated, SettleScript
 
+# How many of the newest runs are looked through for those of one job, before its index is.
+RECENT_RUNS = 1_000
+
 
 class ControlScript(SettleScript, RescueScript):
     def cancel_run(
@@ -172,6 +175,11 @@ class ControlScript(SettleScript, RescueScript):
             name, params["schedule_id"], params["job"] = "list_runs_of_schedule", schedule_id, job
         elif job is not None:
             name, params["job"] = "list_runs_of_job", job
+            recent = self.engine.read(
+                lambda tx: tx.all("recent_runs_of_job", recent=RECENT_RUNS, **params)
+            )
+            if len(recent) == limit:
+                return [rows.run(row) for row in recent]
         return [rows.run(row) for row in self.engine.read(lambda tx: tx.all(name, **params))]
 
     def run_ids(self, prefix: str, *, limit: int) -> list[str]:

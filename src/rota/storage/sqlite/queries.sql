@@ -749,11 +749,33 @@ SELECT * FROM {prefix}runs
  WHERE seq < :before AND (:state IS NULL OR state = :state) AND (:queue IS NULL OR queue = :queue)
  ORDER BY seq DESC LIMIT :limit;
 
--- name: list_runs_of_job
-SELECT * FROM {prefix}runs
- WHERE job = :job AND seq < :before AND (:state IS NULL OR state = :state)
-   AND (:queue IS NULL OR queue = :queue)
+-- name: recent_runs_of_job
+-- Among the newest runs of all: where a job has many, they are here.
+SELECT * FROM (SELECT * FROM {prefix}runs WHERE seq < :before ORDER BY seq DESC LIMIT :recent)
+ WHERE job = :job AND (:state IS NULL OR state = :state) AND (:queue IS NULL OR queue = :queue)
  ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_runs_of_job
+-- The index by job does not know what runs, which is little, and what is queued, which is looked
+-- for in its line (`seq + 0`: not among all runs that ever were).
+WITH found AS (
+    SELECT * FROM (
+        SELECT seq FROM {prefix}runs
+         WHERE job = :job AND seq < :before AND state <> 'queued' AND state <> 'running'
+           AND (:state IS NULL OR state = :state) AND (:queue IS NULL OR queue = :queue)
+         ORDER BY seq DESC LIMIT :limit)
+    UNION ALL
+    SELECT seq FROM {prefix}runs INDEXED BY {prefix}runs_lease
+     WHERE state = 'running' AND job = :job AND seq + 0 < :before
+       AND coalesce(:state, 'running') = 'running' AND (:queue IS NULL OR queue = :queue)
+    UNION ALL
+    SELECT seq FROM {prefix}runs INDEXED BY {prefix}runs_claim
+     WHERE state = 'queued' AND job = :job AND seq + 0 < :before
+       AND coalesce(:state, 'queued') = 'queued' AND (:queue IS NULL OR queue = :queue)
+)
+SELECT * FROM {prefix}runs
+ WHERE seq IN (SELECT seq FROM found ORDER BY seq DESC LIMIT :limit)
+ ORDER BY seq DESC;
 
 -- name: list_runs_of_schedule
 SELECT * FROM {prefix}runs
@@ -784,12 +806,14 @@ SELECT count(*) AS schedules, coalesce(sum(paused), 0) AS paused,
 -------------------------------------------------------------------------------------- prune
 
 -- name: old_runs
--- Older than its state's retention and not among the last of its job.
+-- Older than its state's retention and not among the last of its job that wait or have ended.
 SELECT r.seq FROM {prefix}runs r
  WHERE r.state = :state AND r.finished_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
    AND r.state IN ('succeeded', 'dead', 'cancelled')
    AND (SELECT count(*) FROM (SELECT 1 FROM {prefix}runs newer
-                               WHERE newer.job = r.job AND newer.seq > r.seq LIMIT :keep_last)) >= :keep_last
+                               WHERE newer.job = r.job AND newer.seq > r.seq
+                                 AND newer.state <> 'queued' AND newer.state <> 'running'
+                               LIMIT :keep_last)) >= :keep_last
  ORDER BY r.finished_at LIMIT :limit;
 
 -- name: ledger_ids

@@ -157,7 +157,8 @@ CREATE INDEX runs_lease ON {prefix}runs (lease_until) WHERE state = 'running';
 CREATE INDEX runs_paused ON {prefix}runs (seq) WHERE state = 'paused';
 CREATE INDEX runs_finished ON {prefix}runs (state, finished_at)
     WHERE state IN ('succeeded', 'dead', 'cancelled');
-CREATE INDEX runs_job ON {prefix}runs (job, seq);
+-- What is queued or runs is left out, so that no enqueue and no claim pays for this one.
+CREATE INDEX runs_job ON {prefix}runs (job, seq) WHERE state <> 'queued' AND state <> 'running';
 CREATE INDEX runs_schedule ON {prefix}runs (schedule_id, seq) WHERE schedule_id IS NOT NULL;
 
 CREATE TABLE {prefix}run_keys (

@@ -142,7 +142,9 @@ CREATE INDEX {prefix}runs_lease ON {prefix}runs (lease_until) WHERE state = 'run
 CREATE INDEX {prefix}runs_paused ON {prefix}runs (seq) WHERE state = 'paused';
 CREATE INDEX {prefix}runs_finished ON {prefix}runs (state, finished_at)
     WHERE state IN ('succeeded', 'dead', 'cancelled');
-CREATE INDEX {prefix}runs_job ON {prefix}runs (job, seq);
+-- What is queued or runs is left out, so that no enqueue and no claim pays for this one.
+CREATE INDEX {prefix}runs_job ON {prefix}runs (job, seq)
+    WHERE state <> 'queued' AND state <> 'running';
 CREATE INDEX {prefix}runs_schedule ON {prefix}runs (schedule_id, seq) WHERE schedule_id IS NOT NULL;
 
 CREATE TABLE {prefix}run_keys (
