@@ -26,3 +26,33 @@ def tell(ctx: rota.Context, lock: str) -> dict[str, object]:
         held.extend("1m")
     row = ctx.db.execute("SELECT 1 + 1").fetchone()
     return {"job": ctx.job, "attempt": ctx.attempt, "args": ctx.args, "two": row[0]}
+
+
+def keep(ctx: rota.Context) -> dict[str, object]:
+    """A file's whole life, from any kind of process."""
+    data = bytes(range(256)) * 4_000
+    made = ctx.storage.put("report.csv", data, ttl="1d")
+    other = ctx.storage.put("notes", "für alle")
+    page = ctx.storage.list("rep", limit=1)
+    return {
+        "same": ctx.storage.read(made.id) == data and ctx.storage.get(made.id) == made,
+        "types": [made.content_type, other.content_type],
+        "by": [made.job, made.run_id == ctx.run_id],
+        "kept_for": (made.until - made.created_at).total_seconds() if made.until else None,
+        "page": page == [made] and ctx.storage.list("rep", after=made) == [],
+        "deleted": [ctx.storage.delete(made.id), ctx.storage.delete(made.id)],
+        "gone": ctx.storage.get(made.id),
+        "other": other.id,
+    }
+
+
+async def keep_async(ctx: rota.Context) -> dict[str, object]:
+    return keep(ctx)
+
+
+def keep_too_much(ctx: rota.Context) -> None:
+    ctx.storage.put("huge", b"x" * (8 * 1024 * 1024 + 1))
+
+
+def read_nothing(ctx: rota.Context) -> None:
+    ctx.storage.read("nothing")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rota.model.files import NewFile
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
@@ -52,7 +53,7 @@ from tests.conformance.support import (
 TABLES = (
     "meta", "jobs", "schedules", "schedule_changes", "occurrences", "runs", "run_keys", "slots",
     "attempts", "logs", "workers", "locks", "queues", "events", "audit", "job_versions",
-    "job_texts", "run_files", "steps", "step_marks",
+    "job_texts", "run_files", "steps", "step_marks", "files",
 )  # fmt: skip
 
 
@@ -414,9 +415,54 @@ class Retire(Verb):
         return off and self.store.jobs_named([name])[name].retired
 
 
+class PutFile(Verb):
+    name = "put_file"
+
+    def prepare(self) -> None:
+        """Nothing: the same file may be kept any number of times."""
+
+    def call(self, store: Store) -> object:
+        found = [one for one in store.list_files(limit=99) if one.name == self.key]
+        return found or store.put_file(NewFile(name=self.key, content=b"x", content_type="t"))
+
+    def complete(self) -> bool:
+        return [one.name for one in self.store.list_files(limit=99)].count(self.key) == 1
+
+
+class DeleteFile(Verb):
+    name = "delete_file"
+
+    def prepare(self) -> None:
+        file = NewFile(name=self.key, content=b"x", content_type="t")
+        self.ids = [self.store.put_file(file).id]
+
+    def call(self, store: Store) -> object:
+        return store.delete_file(self.ids[0], ME)
+
+    def complete(self) -> bool:
+        return self.store.kept_file(self.ids[0]) is None
+
+
+class PruneFiles(Verb):
+    name = "prune_files"
+
+    def prepare(self) -> None:
+        for _ in range(2):
+            file = NewFile(name=self.key, content=b"x", content_type="t", ttl_seconds=1)
+            self.ids.append(self.store.put_file(file).id)
+        self.clock.advance("1s")
+
+    def call(self, store: Store) -> object:
+        return store.prune_files(limit=9)
+
+    def complete(self) -> bool:
+        return self.store.prune_files(limit=9) == 0
+
+
 VERBS: list[type[Verb]] = [
     Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
-    Cancel, PutDefinitions, Retire, KeepFiles, BeginStep, FinishStep, Step,
+    Cancel, PutDefinitions, Retire, KeepFiles, BeginStep, FinishStep, Step, PutFile,
+    DeleteFile, PruneFiles,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 Dump = Callable[[], list[Any]]

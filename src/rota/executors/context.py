@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import LockNotHeld
 from rota.executors.targets import Target, Targets
@@ -21,8 +21,11 @@ from rota.model.duration import parse_duration
 from rota.model.job import Job
 from rota.model.steps import Steps
 
-# (request, parameters) -> answer. Requests: log, progress, extend_lease, lock, extend_lock, unlock;
-# and steps, in the worker's own process.
+if TYPE_CHECKING:
+    from rota.executors.keeping import Storage
+
+# (request, parameters) -> answer. Requests: log, progress, extend_lease, lock, extend_lock, unlock,
+# put_file, get_file, read_file, delete_file, list_files; and steps, in the worker's own process.
 Port = Callable[[str, dict[str, Any]], Any]
 StopReason = str  # cancelled | timed_out | lost | stopping
 
@@ -41,8 +44,9 @@ class Context:
 
     __slots__ = (
         "_db", "_heard_stop", "_logger", "_on_stop", "_steps", "_stop_reason", "_stopped",
-        "_targets", "args", "attempt", "correlation_id", "definition", "job", "missed_count",
-        "port", "queue", "run_id", "scheduled_at", "stoppable", "stopped_at", "timeout",
+        "_storage", "_targets", "args", "attempt", "correlation_id", "definition", "job",
+        "missed_count", "port", "queue", "run_id", "scheduled_at", "stoppable", "stopped_at",
+        "timeout",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +76,7 @@ class Context:
         self.correlation_id = correlation_id
         self._targets = target
         self._steps: Steps | None = None
+        self._storage: Storage | None = None
         self.port = port
         self._logger: logging.Logger | None = None
         self._stopped: threading.Event | None = None
@@ -140,6 +145,15 @@ class Context:
 
             self._db = connect(self.target.url)
         return self._db
+
+    @property
+    def storage(self) -> Storage:
+        """Files that outlive this run, shared by all runs: put, get, read, delete, list."""
+        if self._storage is None:
+            from rota.executors.keeping import Storage
+
+            self._storage = Storage(self.port)
+        return self._storage
 
     # For executors and workers
 

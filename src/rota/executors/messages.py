@@ -15,8 +15,9 @@ from rota.executors.file_facts import FileError, FileFacts
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 
-# Arguments, a result and an error together stay far below this; more is not one of our messages.
-LONGEST = 4 * 1024 * 1024
+# The largest file that ctx.storage takes, as base64, and all else stay below this; more is not one
+# of our messages.
+LONGEST = 16 * 1024 * 1024
 PIECE = 64 * 1024
 # The exit code that says: the handler has closed the channel, or put something else in its place.
 CHANNEL_LOST = 70
@@ -132,10 +133,17 @@ class Lines:
     """Whole lines out of pieces."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []
+        self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > LONGEST:
+        first, *others = piece.split(b"\n")
+        self._rest.append(first)  # joined once: a long message comes in hundreds of pieces
+        self._size += len(first)
+        lines = []
+        if others:
+            lines = [b"".join(self._rest), *others[:-1]]
+            self._rest, self._size = [others[-1]], len(others[-1])
+        if self._size > LONGEST:
             raise msgspec.DecodeError(f"a message of more than {LONGEST:,} bytes")
         return iter(lines)

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from rota.errors import Conflict, Invalid, Unknown
 from rota.executors.protocol import HearsTermination
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
+from rota.flow.files import list_files
 from rota.flow.prune import Prune
 from rota.flow.settle import FindHearer, asking
 from rota.model.duration import parse_instant
@@ -188,6 +191,23 @@ class Control:
 
     def locks(self) -> list[dict[str, Any]]:
         return self.storage.list_locks(limit=PAGE)
+
+    def files(
+        self, prefix: str = "", *, after: str = "", limit: int = PAGE
+    ) -> list[dict[str, Any]]:
+        """What handlers keep, the oldest first; `after` is the id of the last one seen."""
+        found = list_files(self.storage, prefix, after, _page(limit))
+        return [msgspec.structs.asdict(file) for file in found]
+
+    def file_content(self, file_id: str) -> bytes:
+        content = self.storage.file_content(file_id)
+        if content is None:
+            raise Unknown(f"file {file_id!r} is not kept, or no longer")
+        return content
+
+    def delete_file(self, file_id: str) -> bool:
+        """False if there was none."""
+        return self.storage.delete_file(file_id, self.actor)
 
     # Runs
 

@@ -11,6 +11,7 @@ BATCH = 500
 LEDGER_AGE = timedelta(days=90)
 LEDGER_ROWS = 10_000
 LEDGERS = 50
+FILES = 100
 TEXT_AGE = timedelta(days=1)
 WORKER_AGE = timedelta(hours=1)
 
@@ -28,6 +29,7 @@ class Prune:
         more = [self._prune(state) == BATCH for state in self.retention.ages]
         self.fold_some()
         self.storage.prune_texts(age_seconds=TEXT_AGE.total_seconds(), limit=BATCH)
+        self.storage.prune_files(limit=FILES)
         self.storage.forget_old_workers(WORKER_AGE.total_seconds())
         return 0.0 if any(more) else self.interval
 

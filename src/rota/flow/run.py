@@ -18,6 +18,7 @@ import msgspec
 
 from rota.errors import Conflict, Unknown
 from rota.executors.protocol import Context, StopReason, Targets
+from rota.flow.files import answer
 from rota.flow.notes import Notes
 from rota.flow.steps import AttemptSteps
 from rota.model.duration import format_duration
@@ -171,6 +172,8 @@ class Execution:
                 )
             case "unlock":
                 return self.owner.storage.release_lock(params["name"], params["token"])
+            case "put_file" | "get_file" | "read_file" | "delete_file" | "list_files":
+                return answer(self.owner.storage, self.run, request, params)
             case "steps":
                 return AttemptSteps(
                     self.owner.storage,

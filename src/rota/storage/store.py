@@ -11,6 +11,7 @@ from rota.storage.scripts.catalog import CatalogScript
 from rota.storage.scripts.claim import ClaimScript
 from rota.storage.scripts.control import ControlScript
 from rota.storage.scripts.enqueue import EnqueueScript
+from rota.storage.scripts.files import FilesScript
 from rota.storage.scripts.folder import FolderScript
 from rota.storage.scripts.guard import GuardScript
 from rota.storage.scripts.ledger import LedgerScript
@@ -23,6 +24,7 @@ class Store(
     EnqueueScript,
     ClaimScript,
     StepsScript,
+    FilesScript,
     ControlScript,
     LedgerScript,
     CatalogScript,

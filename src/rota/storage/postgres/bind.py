@@ -60,6 +60,7 @@ _PLAIN: dict[type, Callable[..., str]] = {
     int: int.__repr__,
     float: float.__repr__,
     datetime: datetime.isoformat,
+    bytes: lambda value: "\\x" + value.hex(),
 }
 _ELEMENT: dict[type, Callable[..., str]] = {
     **_PLAIN,

@@ -640,6 +640,37 @@ SELECT t.hash FROM {prefix}job_texts t
 -- name: delete_texts
 DELETE FROM {prefix}job_texts WHERE hash = ANY (:hash::text[]);
 
+-------------------------------------------------------------------------------------- files
+
+-- name: file_usage
+SELECT count(*) AS files, coalesce(sum(size), 0)::bigint AS bytes FROM {prefix}files;
+
+-- name: insert_file
+INSERT INTO {prefix}files (id, name, content_type, size, sha256, job, run_id, created_at, until, content)
+VALUES (:id, :name, :content_type, :size::bigint, :digest, :job, :run_id::uuid, {now},
+        {now} + make_interval(secs => :ttl_seconds), :content::bytea)
+RETURNING id, name, content_type, size, sha256, job, run_id::text, created_at, until;
+
+-- name: kept_file
+SELECT id, name, content_type, size, sha256, job, run_id::text, created_at, until
+  FROM {prefix}files WHERE id = :id AND (until IS NULL OR until > {now});
+
+-- name: file_content
+SELECT content FROM {prefix}files WHERE id = :id AND (until IS NULL OR until > {now});
+
+-- name: list_files
+SELECT id, name, content_type, size, sha256, job, run_id::text, created_at, until
+  FROM {prefix}files
+ WHERE id > :after AND starts_with(name, :prefix)
+   AND (until IS NULL OR until > {now})
+ ORDER BY id LIMIT :limit;
+
+-- name: delete_file
+DELETE FROM {prefix}files WHERE id = :id RETURNING name;
+
+-- name: expired_files
+SELECT id FROM {prefix}files WHERE until <= {now} ORDER BY until LIMIT :limit;
+
 ------------------------------------------------------------------------------------- rescue
 
 -- name: expired_runs

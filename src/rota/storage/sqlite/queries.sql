@@ -414,6 +414,37 @@ SELECT t.hash FROM {prefix}job_texts t
 -- name: delete_texts
 DELETE FROM {prefix}job_texts WHERE hash = :hash;
 
+-------------------------------------------------------------------------------------- files
+
+-- name: file_usage
+SELECT count(*) AS files, coalesce(sum(size), 0) AS bytes FROM {prefix}files;
+
+-- name: insert_file
+INSERT INTO {prefix}files (id, name, content_type, size, sha256, job, run_id, created_at, until, content)
+VALUES (:id, :name, :content_type, :size, :digest, :job, :run_id, {now},
+        {now} + CAST(:ttl_seconds * 1000000 AS INTEGER), :content)
+RETURNING id, name, content_type, size, sha256, job, run_id, created_at, until;
+
+-- name: kept_file
+SELECT id, name, content_type, size, sha256, job, run_id, created_at, until
+  FROM {prefix}files WHERE id = :id AND (until IS NULL OR until > {now});
+
+-- name: file_content
+SELECT content FROM {prefix}files WHERE id = :id AND (until IS NULL OR until > {now});
+
+-- name: list_files
+SELECT id, name, content_type, size, sha256, job, run_id, created_at, until
+  FROM {prefix}files
+ WHERE id > :after AND substr(name, 1, length(:prefix)) = :prefix
+   AND (until IS NULL OR until > {now})
+ ORDER BY id LIMIT :limit;
+
+-- name: delete_file
+DELETE FROM {prefix}files WHERE id = :id RETURNING name;
+
+-- name: expired_files
+SELECT id FROM {prefix}files WHERE until <= {now} ORDER BY until LIMIT :limit;
+
 ------------------------------------------------------------------------------------- rescue
 
 -- name: expired_runs

@@ -1,0 +1,88 @@
+"""`ctx.storage`: files that outlive their run, shared by all runs.
+
+The same in a thread, on the event loop and in a child process. Each call goes to the database: an
+async handler that minds calls it as `await asyncio.to_thread(ctx.storage.put, …)`.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rota.errors import Invalid, Unknown
+from rota.model.duration import parse_duration
+from rota.model.files import KeptFile, NewFile
+
+LIST = 100
+TEXT = "text/plain; charset=utf-8"
+BINARY = "application/octet-stream"
+
+
+class Storage:
+    def __init__(self, port: Callable[[str, dict[str, Any]], Any]) -> None:
+        self._port = port
+
+    def put(
+        self,
+        name: str,
+        content: bytes | bytearray | memoryview | str,
+        content_type: str | None = None,
+        ttl: object = None,
+    ) -> KeptFile:
+        """Keep a file under a new id, for `ttl` or until it is deleted."""
+        data = _data(name, content)
+        file = NewFile(  # checked here: it might be more than a message can carry
+            name=name,
+            content=data,
+            content_type=content_type or _guess(name, is_text=isinstance(content, str)),
+            ttl_seconds=None if ttl is None else parse_duration(ttl, "ttl").total_seconds(),
+        )
+        params = {one: getattr(file, one) for one in ("name", "content_type", "ttl_seconds")}
+        return msgspec.convert(self._port("put_file", {**params, "content": data}), KeptFile)
+
+    def get(self, id: str) -> KeptFile | None:
+        """What is known of a file; None if there is none, or no longer."""
+        return msgspec.convert(self._port("get_file", {"id": str(id)}), KeptFile | None)
+
+    def read(self, id: str) -> bytes:
+        """Its content; Unknown if there is none, or no longer."""
+        found = msgspec.convert(self._port("read_file", {"id": str(id)}), bytes | None)
+        if found is None:
+            raise Unknown(f"file {id!r} is not kept, or no longer; `ctx.storage.list()` has all")
+        return found
+
+    def delete(self, id: str) -> bool:
+        """False if there was none."""
+        return bool(self._port("delete_file", {"id": str(id)}))
+
+    def list(
+        self, prefix: str = "", *, limit: int = LIST, after: str | KeptFile = ""
+    ) -> list[KeptFile]:
+        """Files whose name begins like this, the oldest first; `after` is the last one seen."""
+        last = after.id if isinstance(after, KeptFile) else after
+        params = {"prefix": prefix, "limit": limit, "after": last}
+        return msgspec.convert(self._port("list_files", params), list[KeptFile])
+
+
+def _data(name: str, content: object) -> bytes:
+    match content:
+        case str():
+            try:
+                return content.encode()
+            except UnicodeEncodeError:
+                raise Invalid(f"file {name!r} holds half of a surrogate pair; pass bytes") from None
+        case bytes() | bytearray() | memoryview():
+            return bytes(content)
+        case _:
+            kind = type(content).__name__
+            raise Invalid(f"file {name!r}: its content is a {kind}; pass bytes or text")
+
+
+def _guess(name: object, *, is_text: bool) -> str:
+    """By the ending of the name."""
+    ending = name.rpartition(".")[2].lower() if isinstance(name, str) else ""
+    known = mimetypes.types_map.get(f".{ending}") if ending else None
+    return known or (TEXT if is_text else BINARY)

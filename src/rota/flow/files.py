@@ -1,0 +1,38 @@
+"""What a handler asks of `ctx.storage`, answered from the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rota.errors import Unknown
+from rota.model.files import KeptFile, NewFile
+from rota.model.limits import PAGE, check_whole
+from rota.model.run import Claimed
+from rota.storage.protocol import Storage
+
+
+def answer(storage: Storage, run: Claimed, request: str, params: dict[str, Any]) -> Any:
+    """The same whether it was asked in this process or came out of a child's, as JSON."""
+    match request:
+        case "put_file":
+            content = msgspec.convert(params["content"], bytes)
+            named = {**params, "content": content, "job": run.job, "run_id": run.id}
+            return storage.put_file(NewFile(**named))
+        case "get_file":
+            return storage.kept_file(params["id"])
+        case "read_file":
+            return storage.file_content(params["id"])
+        case "delete_file":
+            return storage.delete_file(params["id"])
+        case "list_files":
+            return list_files(storage, **params)
+        case _:
+            raise Unknown(f"ctx.storage cannot be asked for {request!r}")
+
+
+def list_files(storage: Storage, prefix: str, after: str, limit: int) -> list[KeptFile]:
+    return storage.list_files(
+        prefix=prefix, after=after, limit=check_whole(limit, "limit", 1, PAGE)
+    )

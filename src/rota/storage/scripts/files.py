@@ -1,0 +1,100 @@
+"""Files that handlers keep. An id rises with the time it was made, so pages go on where the last
+one ended also when what was there is deleted meanwhile. What has run out is gone for everybody
+at once, and its row a little later."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from rota.errors import Invalid
+from rota.model.duration import micros
+from rota.model.files import KeptFile, NewFile
+from rota.model.limits import KEPT_FILES, KEPT_FILES_BYTES
+from rota.storage.engine import Row, Transaction
+from rota.storage.scripts.base import Script
+from rota.storage.scripts.changes import Actor, audit
+
+
+class FilesScript(Script):
+    def put_file(self, file: NewFile) -> KeptFile:
+        """Keep a file; Invalid if there is no room for it."""
+        luck = secrets.token_hex(8)
+        digest = hashlib.sha256(file.content).hexdigest()
+
+        def work(tx: Transaction) -> KeptFile:
+            usage = tx.one("file_usage")
+            assert usage is not None
+            _check_room(file, usage)
+            row = tx.one(
+                "insert_file",
+                id=f"{micros(self._now(tx)):014x}{luck}",
+                name=file.name,
+                content_type=file.content_type,
+                size=len(file.content),
+                digest=digest,
+                job=file.job,
+                run_id=file.run_id,
+                ttl_seconds=file.ttl_seconds,
+                content=file.content,
+            )
+            assert row is not None
+            return KeptFile(**row)
+
+        return self.engine.write("put_file", work)
+
+    def kept_file(self, file_id: str) -> KeptFile | None:
+        row = self.engine.read(lambda tx: tx.one("kept_file", id=file_id))
+        return None if row is None else KeptFile(**row)
+
+    def file_content(self, file_id: str) -> bytes | None:
+        row = self.engine.read(lambda tx: tx.one("file_content", id=file_id))
+        return None if row is None else bytes(row["content"])
+
+    def list_files(self, *, prefix: str = "", after: str = "", limit: int) -> list[KeptFile]:
+        """The oldest first; `after` is the id of the last one seen."""
+        found = self.engine.read(
+            lambda tx: tx.all("list_files", prefix=prefix, after=after, limit=limit)
+        )
+        return [KeptFile(**row) for row in found]
+
+    def delete_file(self, file_id: str, actor: Actor | None = None) -> bool:
+        """False if there is no such file. What an operator deletes is audited."""
+
+        def work(tx: Transaction) -> bool:
+            row = tx.one("delete_file", id=file_id)
+            if row is not None and actor is not None:
+                audit(tx, actor, "delete_file", file_id, before=row["name"])
+            return row is not None
+
+        return self.engine.write("delete_file", work)
+
+    def prune_files(self, *, limit: int) -> int:
+        """Delete a bounded number of files whose time has run out."""
+
+        def find(tx: Transaction) -> list[Row]:
+            return tx.all("expired_files", limit=limit)
+
+        def work(tx: Transaction) -> int:
+            expired = find(tx)
+            for row in expired:
+                tx.one("delete_file", id=row["id"])
+            return len(expired)
+
+        # Mostly there is nothing: then nobody has to wait for the one lock that all writes share.
+        if not self.engine.read(find):
+            return 0
+        return self.engine.write("prune_files", work)
+
+
+def _check_room(file: NewFile, usage: Row) -> None:
+    if usage["files"] >= KEPT_FILES:
+        raise Invalid(
+            f"file {file.name!r} cannot be kept: there are {KEPT_FILES:,} already; delete some, or "
+            "keep them for a time only (ttl=)"
+        )
+    if usage["bytes"] + len(file.content) > KEPT_FILES_BYTES:
+        raise Invalid(
+            f"file {file.name!r} cannot be kept: all files together may have "
+            f"{KEPT_FILES_BYTES:,} bytes; delete some, or keep them for a time only (ttl=)"
+        )
