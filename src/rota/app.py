@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from importlib import import_module
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from rota.config import Settings, load_settings
 from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable
@@ -69,6 +70,22 @@ MOST_CONNECTIONS = 100
 P = ParamSpec("P")
 R = TypeVar("R")
 
+
+class JobsFolder(Protocol):
+    """The folder of jobs, as its app knows it."""
+
+    def load(self, *, again: bool = False) -> None:
+        """Register what is there, also what changed a moment ago; `again` reads all of it anew."""
+
+    def start(self) -> None:
+        """Follow its changes from now on."""
+
+    def stop(self) -> None: ...
+
+    def status(self) -> dict[str, str | None]:
+        """The last error of its loop, by name."""
+
+
 SWITCH_SECONDS = 0.0005
 
 
@@ -88,8 +105,10 @@ class Rota:
         self._schedules: dict[str, Schedule] = {}
         self._storage = storage
         self._saved: set[str] = set()
+        self._filed: set[str] = set()  # jobs that the folder registers, not `_save`
         self._guard = threading.RLock()
         self._service: Service | None = None
+        self._folder: JobsFolder | None = None
 
     # Defining
 
@@ -218,6 +237,46 @@ class Rota:
                 raise
         self._changed()
 
+    # Jobs of files: what a folder asks of its app
+
+    def serve_folder(self) -> JobsFolder:
+        """Serve the folder of jobs too; what `rota up` does, and `jobs_dir` where it is set."""
+        if self._folder is None:
+            # By name: the room of jobs.d is a surface above this module, loaded when it is used.
+            self._folder = import_module("rota.jobsd.folder").Folder(self)
+        return self._folder
+
+    def set_file_job(self, job: Job, source: bytes = b"") -> None:
+        """Add or replace a job of a file in this process; `source` is the text of a Python one."""
+        with self._guard:
+            own = self._jobs.get(job.name)
+            if own is not None and own.source != "file":
+                raise Conflict(f"the app has a job {job.name!r} as well; rename one of them")
+            if source and (keep := getattr(self.python, "keep", None)) is not None:
+                keep(job, source)
+            self._jobs[job.name] = job
+            self._filed.add(job.name)
+
+    def drop_file_job(self, name: str) -> None:
+        """Forget a job of a file in this process; what runs ends."""
+        with self._guard:
+            if name in self._filed:
+                self._filed.discard(name)
+                del self._jobs[name]
+                getattr(self.python, "forget", lambda name: None)(name)
+
+    def tell_jobs(self) -> str | None:
+        """Say in the store which jobs this worker has; its id, None if no worker runs here."""
+        worker = None if self._service is None else self._service.worker
+        if worker is None:
+            return None
+        worker.beat()
+        return worker.worker_id
+
+    def woken(self) -> None:
+        """Definitions have changed: the loops here and elsewhere look at once."""
+        self._changed()
+
     def executor(self, name: str, executor: Executor) -> None:
         """Register an executor in this process (others are found by entry point)."""
         self._given[name] = executor
@@ -340,29 +399,38 @@ class Rota:
     # Living
 
     def load(self) -> None:
-        """Save what was defined: jobs and schedules. `start` and the first enqueue do it too."""
+        """Save what was defined: jobs and schedules, also those of files. `start` does it too."""
+        self._load()
+
+    def _load(self, *, again: bool = False) -> None:
         self._save()
+        if self._folder is None and self.settings.jobs_dir is not None:
+            self.serve_folder()
+        if self._folder is not None:
+            self._folder.load(again=again)
 
     def reload(self) -> None:
-        """Save again everything that was defined."""
+        """Save again everything that was defined, and look at the files anew."""
         with self._guard:
             self._saved.clear()
-        self._save()
+        self._load(again=True)
 
     def start(
         self, only: Iterable[str] = PARTS, *, on_stuck: Callable[[], None] = lambda: None
     ) -> None:
         """Start scheduler and worker in threads; `stop` ends them."""
+        only = tuple(only)
+        if self._service is None:
+            self.load()  # before the guard: to look at files may take its time
         with self._guard:
             if self._service is not None:
                 raise Conflict("this app is running already")
-            self._save()
             moved = self.storage.check_home(self.settings.cluster)
             if moved is not None:
                 log.error("all schedules are paused: %s", moved)
             self._service = Service(
                 self.storage,
-                self._service_options(tuple(only)),
+                self._service_options(only),
                 jobs=self._jobs,
                 executors=self.executors,
                 events=self.events,
@@ -370,9 +438,13 @@ class Rota:
                 on_stuck=on_stuck,
             )
             self._service.start()
+        if self._folder is not None and "worker" in only:
+            self._folder.start()
 
     def stop(self, grace: object = ...) -> None:
         """Stop claiming, give handlers their grace, release the rest, close the store."""
+        if self._folder is not None:
+            self._folder.stop()
         with self._guard:
             service, self._service = self._service, None
         span = self.settings.grace if grace is ... else _grace(grace)
@@ -452,7 +524,8 @@ class Rota:
     @property
     def health(self) -> dict[str, str | None]:
         """The last error of each loop, None where it works; empty while nothing runs."""
-        return {} if self._service is None else self._service.health()
+        own = {} if self._folder is None else self._folder.status()
+        return {} if self._service is None else {**self._service.health(), **own}
 
     def under_way(self) -> list[str]:
         """The jobs of the runs that this process works on now."""
@@ -471,10 +544,14 @@ class Rota:
 
     def _save(self) -> None:
         """Put definitions into the store, once; the same definition changes nothing there."""
-        if len(self._saved) == len(self._jobs) + len(self._schedules):
+        if len(self._saved) == len(self._jobs) - len(self._filed) + len(self._schedules):
             return
         with self._guard:
-            new = [job for name, job in self._jobs.items() if f"job {name}" not in self._saved]
+            new = [
+                job
+                for name, job in self._jobs.items()
+                if name not in self._filed and f"job {name}" not in self._saved
+            ]
             if new:
                 self.storage.put_jobs(new)
                 self._saved |= {f"job {job.name}" for job in new}

@@ -29,6 +29,8 @@ from rota.model.job import Job
 
 MAIN = "__rota_main__"
 DEFAULT_FUNCTION = "run"
+# Where the function is; and what a file says beside that.
+KNOWN = frozenset({"function", "file", "main", "source", "version", "target", "tags", "params"})
 
 
 def address_of(function: Function) -> dict[str, str]:
@@ -48,7 +50,7 @@ def address_of(function: Function) -> dict[str, str]:
 def check_spec(job: Job) -> None:
     """Refuse a spec that nobody could follow. Nothing is imported: the code may be elsewhere."""
     spec, place = job.spec, f"job {job.name!r}"
-    unknown = sorted(set(spec) - {"function", "file", "main", "source", "version"})
+    unknown = sorted(set(spec) - KNOWN)
     if unknown:
         raise Invalid(f"{place}: spec has no {unknown[0]!r}; use function, file, main or source")
     function = spec.get("function", DEFAULT_FUNCTION if "file" in spec else "")

@@ -243,13 +243,13 @@ class Control:
         self.storage.record_action(self.actor, action, name, after=made.id)
         return made
 
-    def cancel(self, run_id: str, reason: str | None = None) -> Run:
-        """End a run that has not started; ask its worker to end one that runs."""
+    def cancel(self, run_id: str, reason: str | None = None, *, running: bool = True) -> Run:
+        """End a run that has not started; ask its worker to end one that runs (`running` false
+        leaves that one alone)."""
         run = self.storage.run(run_id)
         hearer = self._hearer(run)
-        told = self.storage.cancel_run(
-            run_id, _reason(reason), self.actor, None if hearer is None else asking(hearer)
-        )
+        ask = None if hearer is None else asking(hearer)
+        told = self.storage.cancel_run(run_id, _reason(reason), self.actor, ask, running=running)
         self.changed()
         return redact_args(told)
 
@@ -354,6 +354,18 @@ class Control:
     def cancel_runs(self, schedule: str, reason: str | None = None) -> int:
         """End every run of a schedule that has not ended; how many."""
         return self._each(schedule, "cancel", lambda run: self.cancel(run.id, reason))
+
+    def cancel_retired(self, origin: str) -> int:
+        """End the runs of jobs whose files are gone, but for those that run; how many."""
+        ended = 0
+        while ids := self.storage.unstarted_retired_runs(origin, limit=PAGE):
+            for run_id in ids:
+                with suppress(Conflict, Unknown):
+                    self.cancel(run_id, "its job was retired: its files are gone", running=False)
+                    ended += 1
+            if len(ids) < PAGE:
+                break
+        return ended
 
     def _each(self, schedule: str, event: str, change: Callable[[Run], object]) -> int:
         """Only runs in a state where `event` is legal; one that changes meanwhile is left out."""

@@ -17,6 +17,7 @@ class Definition:
     job: Job
     schedule: Schedule | None = None
     warnings: tuple[str, ...] = ()
+    source: bytes = b""  # the text of a Python file, as it was looked at
     # Where to look: the file as people name it, and the line where the error is, if there is one.
     place: str = ""
     line: int | None = None

@@ -28,6 +28,14 @@ PRIORITY = 1_000_000
 MISSED_COUNT = 10_000
 VARIABLE_LENGTH = 4 * 1024 * 1024
 INTERPOLATED_LENGTH = 64 * 1024 * 1024
+# The folder of jobs, and what a job's files may be.
+FOLDER_JOBS = 10_000
+FOLDER_DEPTH = 8
+FOLDER_ENTRIES = 10_000  # in one folder
+MANIFEST_BYTES = 64 * 1024
+SQL_FILES = 1_000
+SQL_FILE_BYTES = 8 * 1024 * 1024
+TAGS = 50
 
 
 def check_name(value: object, field: str) -> str:

@@ -174,6 +174,8 @@ class Storage(Protocol):
         reason: str | None,
         actor: Actor,
         on_terminated: OnTerminated | None = None,
+        *,
+        running: bool = True,
     ) -> Run: ...
     def redo_run(
         self,

@@ -24,12 +24,17 @@ class ControlScript(SettleScript, RescueScript):
         reason: str | None,
         actor: Actor,
         on_terminated: OnTerminated | None = None,
+        *,
+        running: bool = True,
     ) -> Run:
-        """End a run that has not started; ask for the end of one that runs."""
+        """End a run that has not started; ask for the end of one that runs, unless `running` is
+        false: then it is left alone."""
 
         def work(tx: Transaction) -> Run:
             run = self._lock_run(tx, run_id)
             require(run.state, "cancel", f"run {run_id}")
+            if run.state == RUNNING and not running:
+                return run
             told = reason or f"cancelled by {actor.by}"
             if run.state == RUNNING:
                 tx.all("request_cancel", seq=run.seq, reason=told)

@@ -1,0 +1,1 @@
+"""The folder of jobs: scan, manifest, watch, reconcile."""

@@ -1,0 +1,290 @@
+"""The folder of jobs at work: look, take what has kept still, register it, retire what is gone.
+
+Each step can be repeated: what was not registered because the store was away is registered by the
+next one. A definition that is broken leaves the last good one in its place, with the error shown.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rota.app import Rota
+from rota.errors import Conflict, RotaError
+from rota.flow.loop import Loop
+from rota.jobsd.load import Loader
+from rota.jobsd.manifest import Surroundings
+from rota.jobsd.quiet import QUIET_SECONDS, Quiet
+from rota.jobsd.reconcile import LIVE_SECONDS, Orphans, Plan, reconcile
+from rota.jobsd.scan import Survey, survey
+from rota.jobsd.watch import Watch
+from rota.model.definition import Definition, Registered
+from rota.model.job import Job
+from rota.model.limits import PAGE
+from rota.storage.protocol import Actor
+
+log = logging.getLogger("rota.jobsd")
+
+ACTOR = Actor(by="rota", via="jobs.d")
+# How many definitions go into one transaction: a large folder must not keep others from writing.
+BATCH = 100
+RECONCILE_SECONDS = 10.0
+SWEEP_SECONDS = 60.0
+STOP_SECONDS = 10.0
+
+
+class Folder:
+    """One per app."""
+
+    def __init__(
+        self,
+        app: Rota,
+        *,
+        quiet_seconds: float = QUIET_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.app, self.monotonic = app, monotonic
+        self.quiet = Quiet(quiet_seconds)
+        self.definitions: dict[str, Definition] = {}  # as the files are now, good or not
+        self.refused: dict[str, Definition] = {}  # by the store: the name is somebody else's
+        self.problems: dict[str, str] = {}
+        self._changed: set[str] = set()  # not registered yet
+        self._again: set[str] = set()  # to be registered whatever the store has
+        self._gone: set[str] = set()  # not retired yet
+        self._orphans = Orphans()
+        self._first, self._seen = True, False
+        self._storage: object = None  # where everything was registered
+        self._reconciled_at = self._swept_at = float("-inf")
+        self._turn = threading.RLock()
+        self._loop = Loop("jobs.d", self.step)
+        self._watch: Watch | None = None
+
+    @property
+    def root(self) -> Path:
+        return self.app.settings.jobs_folder
+
+    @property
+    def origin(self) -> str:
+        return self.app.settings.file_origin
+
+    # Life
+
+    def load(self, *, again: bool = False) -> None:
+        with self._turn:
+            found = survey(self.root)
+            prints = _prints(found)
+            if again:
+                self.quiet.forget()
+            self._take(found, self.quiet.untaken(prints), prints)
+            if again or self._storage is not self.app.storage:
+                self._again |= set(self.definitions)
+            self._register()
+            self._storage = self.app.storage
+
+    def start(self) -> None:
+        self._watch = Watch(self.root, self._loop.wake)
+        self._loop.start()
+
+    def stop(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
+        if self._loop.alive:
+            self._loop.stop(STOP_SECONDS)
+        # Another life of this app finds another store, and executors that know nothing yet.
+        self._first, self._storage = True, None
+        self.quiet.forget()
+
+    def status(self) -> dict[str, str | None]:
+        return {"jobs.d": self._loop.last_error if self._loop.alive else None}
+
+    def step(self) -> float:
+        """Look once; the seconds until it is worth to look again."""
+        with self._turn:
+            pause = RECONCILE_SECONDS
+            if self._watch is not None:
+                self._watch.follow()  # before the look: what changes after it is told
+                pause = min(pause, self._watch.rescan_seconds)
+            found = survey(self.root)
+            prints = _prints(found)
+            ready, wait = self.quiet.see(prints, self.monotonic())
+            self._take(found, ready, prints)
+            self._register()
+            return pause if wait is None else min(pause, wait)
+
+    # Taking
+
+    def _take(self, found: Survey, names: Iterable[str], prints: Mapping[str, object]) -> None:
+        """Read these units, and believe what was read of those that kept still meanwhile."""
+        self._seen = self._seen or found.exists
+        self._tell_problems(found.problems)
+        here = [name for name in names if name in found.units]
+        gone = [name for name in names if name not in found.units and name in self.definitions]
+        around = Surroundings(origin=self.origin, timezone=self.app.settings.timezone)
+        loaded = Loader(around, self._check).load(found, [found.units[name] for name in here])
+        after = _prints(survey(self.root)) if here else prints
+        still = [name for name in here if after.get(name) == prints[name]]
+        for name in still:
+            self._set(loaded[name])
+        for name in gone:
+            self._remove(name)
+        self.quiet.take([*still, *(name for name in names if name not in found.units)], prints)
+
+    def _check(self, job: Job) -> None:
+        self.app.executors.get(job.executor).check(job)
+
+    def _set(self, new: Definition) -> None:
+        old = self.definitions.get(new.name)
+        if new.error is None:
+            try:
+                self.app.set_file_job(new.job, new.source)
+            except Conflict as fault:
+                new = broken(new, f"{new.place}: {fault}")
+        if old is not None and (old.job, old.schedule) == (new.job, new.schedule):
+            self.definitions[new.name] = new
+            return
+        if new.error is not None and (old is None or old.error != new.error):
+            log.warning("%s", new.error)
+        elif old is not None and new.error is None:
+            log.info("job %s changed (%s)", new.name, new.place)
+        for warning in new.warnings:
+            log.warning("%s: %s", new.place, warning)
+        self.definitions[new.name] = new
+        self.refused.pop(new.name, None)
+        self._changed.add(new.name)
+        self._gone.discard(new.name)
+
+    def _remove(self, name: str) -> None:
+        log.info("job %s is gone from %s", name, self.root)
+        del self.definitions[name]
+        self.refused.pop(name, None)
+        self._changed.discard(name)
+        self._gone.add(name)
+        self.app.drop_file_job(name)
+
+    def _tell_problems(self, problems: Mapping[str, str]) -> None:
+        for place, told in problems.items():
+            if self.problems.get(place) != told:
+                log.warning("%s %s", place, told)
+        self.problems = dict(problems)
+
+    # Registering
+
+    def _register(self) -> None:
+        now = self.monotonic()
+        due = now - self._reconciled_at >= RECONCILE_SECONDS
+        if not (self._changed or self._again or self._gone or due):
+            return
+        # First of all: a job that no live worker has is anybody's to retire.
+        worker_id = self.app.tell_jobs()
+        storage = self.app.storage
+        registered = self._registered()
+        elsewhere = storage.listed_elsewhere(self.origin, worker_id, live_seconds=LIVE_SECONDS)
+        plan = reconcile(
+            set(self.definitions) - set(self.refused),
+            registered,
+            changed=self._changed,
+            again=self._again,
+            gone=self._gone,
+            elsewhere=elsewhere,
+            orphans=self._orphans,
+            now=now,
+            first=self._first,
+            complete=self._seen and worker_id is not None,
+        )
+        self._put(plan, registered)
+        retired = [name for name in sorted(plan.retire) if self._retire(name, worker_id)]
+        self._gone -= {*plan.retire, *(self._gone - set(registered))}
+        self._gone -= {name for name in self._gone if name in elsewhere}
+        if retired or self._first or now - self._swept_at >= SWEEP_SECONDS:
+            self.app.control_as(ACTOR).cancel_retired(self.origin)
+            self._try_refused_again()
+            self._swept_at = now
+        if plan.put or retired:
+            self.app.woken()
+        self._reconciled_at = now
+        if worker_id is not None:
+            self._first = False
+
+    def _registered(self) -> dict[str, Registered]:
+        found: dict[str, Registered] = {}
+        page = self.app.storage.registered(self.origin, limit=PAGE)
+        while page:
+            found |= {one.name: one for one in page}
+            after = page[-1].name
+            page = self.app.storage.registered(self.origin, after=after, limit=PAGE)
+        return found
+
+    def _put(self, plan: Plan, registered: Mapping[str, Registered]) -> None:
+        names = sorted(plan.put)
+        for start in range(0, len(names), BATCH):
+            batch = [self.definitions[name] for name in names[start : start + BATCH]]
+            for name, told in self._put_batch(batch, plan.anew).items():
+                self._refuse(self.definitions[name], told)
+            self._changed -= {one.name for one in batch}
+            self._again -= {one.name for one in batch}
+        self._keep_good(registered)
+
+    def _put_batch(self, definitions: list[Definition], anew: Collection[str]) -> dict[str, str]:
+        return self.app.storage.put_definitions(
+            definitions, ACTOR, changed=anew, live_seconds=LIVE_SECONDS
+        )
+
+    def _refuse(self, one: Definition, told: str) -> None:
+        """What the store refuses is broken as if the file were; shown there, if the row is ours."""
+        worse = broken(one, f"{one.place}: {told}")
+        log.warning("%s", worse.error)
+        self.definitions[one.name] = worse
+        if self._put_batch([worse], {one.name}):
+            self.app.drop_file_job(one.name)
+            self.refused[one.name] = one
+
+    def _try_refused_again(self) -> None:
+        """The name may be free by now."""
+        refused, self.refused = self.refused, {}
+        for one in refused.values():
+            self._set(one)
+
+    def _keep_good(self, registered: Mapping[str, Registered]) -> None:
+        """A SQL job whose file was broken when we came: its last good version is in the store."""
+        known = {job.name for job in self.app.jobs()}
+        lost = [
+            one.name
+            for one in self.definitions.values()
+            if one.error is not None and one.name not in known and one.name in registered
+            and not registered[one.name].retired and one.job.executor == "sql"
+        ]  # fmt: skip
+        for start in range(0, len(lost), PAGE):
+            found = self.app.storage.jobs_named(lost[start : start + PAGE])
+            for job in found.values():
+                if job.enabled and "files" in job.spec and job.origin == self.origin:
+                    folder = str((self.root / job.name).absolute())
+                    own = replace(job, spec={**job.spec, "folder": folder}, error=None)
+                    self.app.set_file_job(own)
+
+    def _retire(self, name: str, worker_id: str | None) -> bool:
+        try:
+            done = self.app.storage.retire_job(
+                name, self.origin, worker_id, ACTOR, live_seconds=LIVE_SECONDS
+            )
+        except RotaError as fault:
+            log.warning("job %s could not be retired: %s", name, fault)
+            raise
+        if done:
+            log.info("job %s is retired: its files are gone", name)
+        return done
+
+
+def broken(one: Definition, error: str) -> Definition:
+    """The same, refused."""
+    spec = {"version": one.job.spec.get("version", "")}
+    job = replace(one.job, spec=spec, enabled=False, error=error)
+    return replace(one, job=job, schedule=None)
+
+
+def _prints(found: Survey) -> dict[str, object]:
+    return {name: (unit.kind, unit.fingerprint, unit.fault) for name, unit in found.units.items()}

@@ -1,0 +1,163 @@
+"""From units to definitions: read the files, or say why they are no job. Never raises for what a
+file holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rota.errors import Invalid, RotaError
+from rota.executors.inspection import FileError, FileFacts, inspect_files
+from rota.jobsd import manifest, scan
+from rota.jobsd.manifest import Surroundings
+from rota.jobsd.read import decode, read_bytes
+from rota.jobsd.scan import MANIFEST, Survey, Unit
+from rota.model.definition import Definition
+from rota.model.job import Job
+from rota.model.limits import ERROR_LENGTH, MANIFEST_BYTES, SQL_FILE_BYTES, SQL_FILES, clip
+from rota.model.policies import PYTHON, SQL_FILE
+from rota.model.redact import redact_text
+
+# An executor's own opinion of a job; raises Invalid or Unknown.
+Check = Callable[[Job], None]
+
+
+class Loader:
+    """Reads units of one folder."""
+
+    def __init__(self, around: Surroundings, check: Check) -> None:
+        self.around, self.check = around, check
+
+    def load(self, found: Survey, units: Iterable[Unit]) -> dict[str, Definition]:
+        """A definition of each unit; Python files are imported in a child, all in one go."""
+        wanted = list(units)
+        pythons = [one.path for one in wanted if one.kind == scan.PYTHON]
+        # What lies elsewhere is not even imported.
+        facts = self._inspect([path for path in pythons if scan.is_inside(path, found.root)])
+        return {one.name: self._define(found, one, facts) for one in wanted}
+
+    def _inspect(self, paths: list[Path]) -> Mapping[str, FileFacts | FileError]:
+        return inspect_files([str(path.absolute()) for path in paths]) if paths else {}
+
+    def _define(
+        self, found: Survey, unit: Unit, facts: Mapping[str, FileFacts | FileError]
+    ) -> Definition:
+        place, seen = found.place(unit.path), _Seen()
+        try:
+            match unit.kind:
+                case scan.SQL:
+                    made = self._define_sql(found, unit, seen)
+                case scan.PYTHON:
+                    seen.place = place
+                    fact = facts.get(str(unit.path.absolute()))
+                    made = self._define_python(unit, fact, seen)
+                case _:
+                    raise Invalid(unit.fault)
+            if made.error is None:
+                self.check(made.job)
+        except (RotaError, OSError) as fault:
+            message = manifest.plain_message(fault)
+            line = seen.line if seen.line is not None else seen.find(message)
+            return self._broken(unit, seen.place or place, line, message, seen.version)
+        return replace(made, place=seen.place or place)
+
+    def _define_sql(self, found: Survey, unit: Unit, seen: _Seen) -> Definition:
+        path = unit.path / MANIFEST
+        seen.place = found.place(path)
+        if not scan.is_inside(unit.path, found.root):
+            raise Invalid("lies outside of the folder of jobs; copy it into it")
+        content = read_bytes(path, within=unit.path, limit=MANIFEST_BYTES)
+        seen.add(MANIFEST, content)
+        text = seen.text = decode(content)
+        told = manifest.parse(text)
+        spec: dict[str, object] = {"folder": str(unit.path.absolute()), "files": list(unit.files)}
+        if told.get("executor", "sql") == "sql":
+            self._read_scripts(found, unit, seen)
+        seen.place = found.place(path)
+        spec["version"] = seen.version
+        return manifest.define(unit.name, told, SQL_FILE, spec, self.around)
+
+    def _read_scripts(self, found: Survey, unit: Unit, seen: _Seen) -> None:
+        if not unit.files:
+            raise Invalid(f"has no .sql file beside it; add {unit.path.name}/01.sql")
+        if len(unit.files) > SQL_FILES:
+            raise Invalid(
+                f"has {len(unit.files):,} .sql files beside it; the limit is {SQL_FILES:,}"
+            )
+        text, seen.text = seen.text, ""  # a fault of a script is at no line of the manifest
+        for name in unit.files:
+            seen.place = found.place(unit.path / name)
+            content = read_bytes(unit.path / name, within=unit.path, limit=SQL_FILE_BYTES)
+            seen.add(name, content)
+            if not decode(content).strip():
+                raise Invalid("is empty; write a statement, or remove it")
+        seen.text = text
+
+    def _define_python(
+        self, unit: Unit, fact: FileFacts | FileError | None, seen: _Seen
+    ) -> Definition:
+        if fact is None:
+            raise Invalid("is a link out of the folder of jobs; copy the file into it")
+        seen.digest = fact.hash
+        if isinstance(fact, FileError):
+            seen.line = fact.line
+            prefix = f"{fact.path}:{fact.line}: " if fact.line else f"{fact.path}: "
+            raise Invalid(fact.error.removeprefix(prefix))
+        seen.lines = fact.lines
+        spec = {
+            "file": str(unit.path.absolute()),
+            "function": fact.function,
+            "version": seen.version,
+        }
+        made = manifest.define(
+            unit.name, fact.options, PYTHON, spec, self.around,
+            signature=fact.signature, description=fact.description,
+        )  # fmt: skip
+        return replace(made, warnings=fact.warnings, source=fact.source)
+
+    def _broken(
+        self, unit: Unit, place: str, line: int | None, message: str, version: str
+    ) -> Definition:
+        where = place if line is None else f"{place}:{line}"
+        told = clip(redact_text(f"{where}: {message}"), ERROR_LENGTH)
+        job = Job(
+            name=unit.name,
+            executor="python" if unit.kind == scan.PYTHON else "sql",
+            source="file",
+            origin=self.around.origin,
+            spec={"version": version or _hash(told)},
+            enabled=False,
+            error=told,
+        )
+        return Definition(job=job, place=place, line=line)
+
+
+class _Seen:
+    """How far the reading of a unit has come, for the error and for the version."""
+
+    def __init__(self) -> None:
+        self.place, self.text, self.digest = "", "", ""
+        self.line: int | None = None
+        self.lines: Mapping[str, int] = {}
+        self._files: list[tuple[str, str]] = []
+
+    def add(self, name: str, content: bytes) -> None:
+        self._files.append((name, hashlib.sha256(content).hexdigest()))
+
+    @property
+    def version(self) -> str:
+        """The hash of names and contents, the same on every machine."""
+        return self.digest or (_hash(json.dumps(self._files)) if self._files else "")
+
+    def find(self, message: str) -> int | None:
+        if self.lines:
+            words = message.replace("cron ", "schedule ").replace("'", " ").split()
+            return next((self.lines[word] for word in words if word in self.lines), None)
+        return manifest.line_of(message, self.text) if self.text else None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,243 @@
+"""What a job.toml, or the top level of a Python file, says: a job and its schedule.
+
+The options are those of a decorator, with the defaults of their kind. An unknown key is refused
+with the one that was probably meant: a misspelt `timeout` must not mean that there is none.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from typing import Any
+
+from rota.errors import Invalid
+from rota.model.definition import Definition
+from rota.model.duration import format_duration, parse_duration
+from rota.model.job import DEFAULT_QUEUE, Job
+from rota.model.limits import KEY_LENGTH, REASON_LENGTH, TAGS, check_key, check_name, check_payload
+from rota.model.options import (
+    RETRY_OPTIONS,
+    SCHEDULE_OPTIONS,
+    TIMINGS,
+    make_schedule,
+    refuse_unknown,
+    retry_of,
+    timing_of,
+)
+from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON, SQL_FILE
+from rota.model.signature import Parameter, Signature
+
+OF_SCHEDULE = SCHEDULE_OPTIONS - {"overlap_key", "retry", "priority", "enabled", "args"}
+OF_JOB = (
+    "queue", "priority", "timeout", *RETRY_OPTIONS, "concurrency_key", "concurrency_limit",
+    "description", "enabled", "tags", "target", "params", "executor",
+)  # fmt: skip
+OF_SQL = ("step_timeout", "run_as", "restart")
+OF_PYTHON = ("isolation",)
+KNOWN = {
+    SQL_FILE: frozenset({*TIMINGS, *OF_SCHEDULE, *OF_JOB, *OF_SQL}),
+    PYTHON: frozenset({*TIMINGS, *OF_SCHEDULE, *OF_JOB, *OF_PYTHON}) - {"executor"},
+}
+SAY_WHEN = (
+    'say when: add schedule = "0 3 * * *", every = "1h" or at = "2026-01-31T09:00:00Z"; '
+    "schedule = false runs it on demand only"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a definition takes from the settings of the process that reads it."""
+
+    origin: str
+    timezone: str = "UTC"
+
+
+def parse(text: str) -> dict[str, Any]:
+    """A job.toml; Invalid says at which line it is not TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        raise Invalid(f"is not valid TOML: {fault}") from None
+    except RecursionError:
+        raise Invalid("is nested too deeply to be a job.toml; flatten it") from None
+
+
+def define(
+    name: str,
+    told: Mapping[str, Any],
+    kind: str,
+    spec: Mapping[str, Any],
+    around: Surroundings,
+    *,
+    signature: Signature | None = None,
+    description: str = "",
+) -> Definition:
+    """A definition from options; Invalid names the option that is wrong."""
+    executor = _executor(told, kind)
+    own = _refuse_unknown(told, kind, executor)
+    params = _params(told)
+    made = Job(
+        name=name,
+        executor=executor,
+        source="file",
+        origin=around.origin,
+        spec={**spec, **own, **_extras(told, params)},
+        signature=signature if signature is not None else _signature(params),
+        description=_text(told, "description", REASON_LENGTH) or description,
+        queue=told.get("queue", DEFAULT_QUEUE),
+        priority=told.get("priority", 0),
+        timeout=told.get("timeout"),
+        retry=retry_of(told, DEFAULT_RETRY[kind]),
+        isolation=told.get("isolation", "process" if kind == PYTHON else "thread"),
+        concurrency_key=told.get("concurrency_key"),
+        concurrency_limit=told.get("concurrency_limit", 1),
+        enabled=_flag(told, "enabled", True),
+    )
+    return Definition(job=made, schedule=_schedule(made, told, kind, params, around))
+
+
+def _schedule(
+    job: Job, told: Mapping[str, Any], kind: str, params: Mapping[str, Any], around: Surroundings
+) -> Any:
+    if told.get("schedule") is False:
+        if {"every", "at"} & set(told):
+            raise Invalid("schedule = false and every or at contradict each other; keep one")
+        return None
+    cron = told.get("schedule")
+    if cron is not None and not isinstance(cron, str):
+        raise Invalid(f'schedule {cron!r} must be a cron expression, such as "0 3 * * *", or false')
+    timing = timing_of(cron, told.get("every"), told.get("at"))
+    if timing is None:
+        raise Invalid(SAY_WHEN)
+    options = {
+        "timezone": around.timezone,
+        "overlap": DEFAULT_OVERLAP[kind],
+        "overlap_key": job.overlap_key,
+        "enabled": job.enabled,
+        **{key: value for key, value in told.items() if key in OF_SCHEDULE},
+    }
+    _text(told, "owner", KEY_LENGTH)
+    job.signature.check(job.name, params)
+    return make_schedule(job.name, job.name, timing, {**options, "args": params})
+
+
+def _executor(told: Mapping[str, Any], kind: str) -> str:
+    if kind == PYTHON:
+        return "python"
+    return check_name(told.get("executor", "sql"), "executor")
+
+
+def _refuse_unknown(told: Mapping[str, Any], kind: str, executor: str) -> dict[str, Any]:
+    """Keys of another executor are its own affair: they become its spec."""
+    unknown = {key: value for key, value in told.items() if key not in KNOWN[kind]}
+    if executor in ("sql", "python"):
+        refuse_unknown(unknown, KNOWN[kind])
+    else:
+        check_payload(unknown, "job.toml")
+    return unknown
+
+
+def _extras(told: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """What only some executors know, where it is told."""
+    extras: dict[str, Any] = {}
+    if "target" in told:
+        extras["target"] = check_name(told["target"], "target")
+    if "run_as" in told:
+        extras["run_as"] = check_key(told["run_as"], "run_as")
+    if "step_timeout" in told:
+        span = parse_duration(told["step_timeout"], "step_timeout")
+        extras["step_timeout"] = format_duration(span)
+    if "restart" in told:
+        extras["restart"] = _flag(told, "restart", False)
+    if tags := _tags(told):
+        extras["tags"] = tags
+    if params:
+        extras["params"] = dict(params)
+    return extras
+
+
+def _params(told: Mapping[str, Any]) -> dict[str, Any]:
+    params = told.get("params", {})
+    if not isinstance(params, Mapping):
+        raise Invalid("params is a table: [params] and a line NAME = VALUE for each")
+    plain = {key: _json(value) for key, value in params.items()}
+    check_payload(plain, "params")
+    return plain
+
+
+def _signature(params: Mapping[str, Any]) -> Signature:
+    """Each has a value to begin with, so none is required; a run may bring its own."""
+    names = {str: "string", bool: "boolean", list: "array", dict: "object"}
+    numbers = {int: ("integer",), float: ("number",)}
+    return Signature(
+        tuple(
+            Parameter(
+                name=key,
+                types=numbers.get(type(value), (names.get(type(value), "string"),)),
+                required=False,
+            )
+            for key, value in params.items()
+        )
+    )
+
+
+def _tags(told: Mapping[str, Any]) -> list[str]:
+    tags = told.get("tags", [])
+    if not isinstance(tags, list) or len(tags) > TAGS:
+        raise Invalid(f'tags {tags!r} must be a list of up to {TAGS} names, such as ["finance"]')
+    return [check_name(tag, "tags: tag") for tag in tags]
+
+
+def _text(told: Mapping[str, Any], key: str, limit: int) -> str:
+    value = told.get(key, "")
+    if not isinstance(value, str) or len(value) > limit:
+        raise Invalid(f"{key} must be text of up to {limit:,} characters")
+    return value
+
+
+def _flag(told: Mapping[str, Any], key: str, default: bool) -> bool:
+    value = told.get(key, default)
+    if not isinstance(value, bool):
+        raise Invalid(f"{key} {value!r} must be true or false")
+    return value
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Mapping():
+            return {key: _json(inner) for key, inner in value.items()}
+        case list():
+            return [_json(inner) for inner in value]
+        case _:
+            return value
+
+
+# Where it is wrong
+
+_PREFIX = re.compile(r"^(?:(?:job|schedule) '[^']*': )+")
+_TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+
+
+def plain_message(fault: Exception) -> str:
+    """Without the names of job and schedule in front: the place says them already."""
+    return _PREFIX.sub("", str(fault))
+
+
+def line_of(message: str, text: str) -> int | None:
+    """The line of a job.toml that a message is about, as far as it names one."""
+    if found := _TOML_LINE.search(message):
+        return int(found[1])
+    if "(at end of document)" in message:
+        return text.rstrip("\n").count("\n") + 1
+    # The message names the option, or the kind of timing, in its first words.
+    words = re.findall(r"[A-Za-z_]\w*", message.replace("cron ", "schedule "))
+    for word in words:
+        key = re.search(rf'^[ \t]*(?:\[{word}\]|"?{word}"?[ \t]*=)', text, re.MULTILINE)
+        if key is not None:
+            return text.count("\n", 0, key.start()) + 1
+    return None

@@ -1,0 +1,37 @@
+"""Read one file of a job, carefully: what lies in the folder was put there by anybody."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from rota.errors import Invalid
+from rota.jobsd.scan import is_inside
+
+
+def read_bytes(path: Path, *, within: Path, limit: int) -> bytes:
+    """The content; Invalid for anything but a regular file of bounded size inside `within`."""
+    try:
+        if not is_inside(path, within):
+            raise Invalid("is a link out of its folder; copy the file into it")
+        # Not blocking: to open a pipe that nobody writes to would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Invalid("is not a regular file; replace it by one, or rename it")
+            content = file.read(limit + 1)
+    except OSError as fault:
+        raise Invalid(f"cannot be read: {fault.strerror}") from None
+    if len(content) > limit:
+        size = max(path.stat().st_size, len(content))
+        raise Invalid(f"has {size:,} bytes; the limit is {limit:,}. Keep data in tables or files")
+    return content
+
+
+def decode(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = content.count(b"\n", 0, fault.start) + 1
+        raise Invalid(f"is not UTF-8 (line {line}); save it as UTF-8") from None
