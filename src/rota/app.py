@@ -36,7 +36,7 @@ from rota.executors.registry import Registry
 from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
 from rota.flow.control import Control
-from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
+from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener, RunEvent
 from rota.flow.service import PARTS, Service, ServiceOptions
 from rota.model.duration import parse_duration
@@ -362,9 +362,11 @@ class Rota:
                 f"keeps the store locked; call app.load() before you begin it ({fault})"
             ) from fault
         job = self._jobs.get(name) or find_job(self.storage, name)
-        with named(f"job {name!r}"):
-            refuse_unknown(options, _ENQUEUE_OPTIONS)
-            chosen = Options(**options)
+        chosen = NO_OPTIONS
+        if options:
+            with named(f"job {name!r}"):
+                refuse_unknown(options, _ENQUEUE_OPTIONS)
+                chosen = Options(**options)
         made = self._enqueuer.many(job, payloads, chosen, connection=connection, notify=notify)
         if self._service is not None and (chosen.delay is not None or chosen.at is not None):
             self._service.wake_all()  # the loop that promotes sleeps until what it knows is due

@@ -49,10 +49,11 @@ class Task(Generic[P, R]):
         **args: Any,
     ) -> Enqueued:
         """Ask for one run. With `connection` it exists exactly if that transaction commits."""
-        options = {
+        told = {
             "delay": delay, "at": at, "key": key, "key_ttl": key_ttl, "priority": priority,
             "concurrency_key": concurrency_key, "concurrency_limit": concurrency_limit,
         }  # fmt: skip
+        options = {name: value for name, value in told.items() if value is not None}
         self._refuse_ambiguous(
             {**options, "connection": connection, "notify": None if notify else False}
         )

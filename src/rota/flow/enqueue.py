@@ -59,6 +59,9 @@ class Options:
             raise Invalid("give delay or at, not both")
 
 
+NO_OPTIONS = Options()
+
+
 class Enqueue:
     """`enqueued` is told when runs were made, so that a worker in this process wakes at once."""
 
@@ -67,6 +70,7 @@ class Enqueue:
     ) -> None:
         self.storage, self.enqueued, self.created_by = storage, enqueued, created_by
         self._queues: set[str] = set()
+        self._plain: dict[str, tuple[Job, NewRun]] = {}  # of the last definition of each job
 
     def one(
         self,
@@ -145,6 +149,16 @@ class Enqueue:
         return self.storage.enqueue(new_runs)
 
     def _template(self, job: Job, options: Options) -> NewRun:
+        """What all runs of one call share; made once for calls without options."""
+        if options is not NO_OPTIONS:
+            return self._make_template(job, options)
+        known, template = self._plain.get(job.name, (None, None))
+        if known is not job or template is None:
+            template = self._make_template(job, options)
+            self._plain[job.name] = (job, template)
+        return template
+
+    def _make_template(self, job: Job, options: Options) -> NewRun:
         what = f"job {job.name!r}"
         priority = _chosen(options.priority, job.priority)
         limit = _chosen(options.concurrency_limit, job.concurrency_limit)

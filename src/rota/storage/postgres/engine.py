@@ -138,6 +138,10 @@ class PostgresEngine:
         """A transaction that is one statement with plain parameters, in one round trip."""
         return self._single(name, statement, lambda tx: tx._execute_tuples(statement, params))
 
+    def single_bound(self, name: str, statement: str, bound: dict[str, str | None]) -> None:
+        """The same with parameters that are PostgreSQL's text already, and no answer."""
+        self._single(name, statement, lambda tx: tx.execute_bound(statement, bound))
+
     def _single(
         self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Any]]
     ) -> list[Any]:

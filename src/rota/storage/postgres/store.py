@@ -16,6 +16,7 @@ from rota.model.run import Alike, Claimed, Enqueued, NewRun, Run
 from rota.model.transitions import SUCCEEDED
 from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
+from rota.storage.postgres.bind import array, bind
 from rota.storage.postgres.marks import Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
 from rota.storage.scripts.fire import advances, run_row
@@ -35,6 +36,8 @@ class PostgresStore(Store):
     def __init__(self, engine: PostgresEngine) -> None:
         super().__init__(engine)
         self._marks = Marks()
+        # The template that was enqueued last, with its values as PostgreSQL reads them.
+        self._bound: tuple[NewRun | None, dict[str, str | None]] = (None, {})
 
     def claim(
         self,
@@ -143,9 +146,19 @@ class PostgresStore(Store):
         )
 
     def _enqueue_alike(self, new_runs: Alike) -> list[Enqueued]:
-        """One round trip."""
-        self.engine.single_tuples("enqueue", "insert_alike_runs", **_alike(new_runs))
-        return [Enqueued(id, True) for id in new_runs.ids]
+        """One round trip, with what all of them share bound once."""
+        template, bound = self._bound
+        if template is not new_runs.template:
+            shared = rows.new_run_row(new_runs.template)
+            bound = {name: bind(value) for name, value in shared.items()}
+            self._bound = new_runs.template, bound
+        ids, args = new_runs.ids, new_runs.args
+        if len(ids) == 1:
+            name, own = "insert_run", {"id": ids[0], "args": bind(args[0])}
+        else:
+            name, own = "insert_alike_runs", {"id": array(ids), "args": array(args)}
+        self.engine.single_bound("enqueue", name, {**bound, **own})
+        return [Enqueued(id, True) for id in ids]
 
     def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:
         """The idempotency keys of all runs are taken at once."""

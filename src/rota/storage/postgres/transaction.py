@@ -57,6 +57,9 @@ class PostgresTransaction(Probed):
     ) -> list[tuple[Any, ...]]:
         return self._execute_tuples(name, columns)  # a list is bound as an array
 
+    def execute_bound(self, name: str, bound: dict[str, str | None]) -> list[tuple[Any, ...]]:
+        return self._answer(self.engine.statements[name], bound, True)
+
     def _answer(self, statement: Statement, bound: dict[str, Any], tuples: bool) -> list[Any]:
         bound["now"] = self.now
         session = self._session
