@@ -97,7 +97,7 @@ class Rota:
     ) -> None:
         self.settings: Settings = load_settings({"database": database, **settings})
         self.events = Events()
-        self.executors = Registry()
+        self.executors = Registry({"sql": _sql_executor})
         self._functions: dict[str, Callable[..., Any]] = {}
         self._given: dict[str, Executor] = {}
         self._equip()
@@ -626,6 +626,12 @@ class Rota:
         if self._service is not None:
             self._service.wake_all()
         self.storage.notify()
+
+
+def _sql_executor() -> Executor:
+    from rota.executors.sql import SqlExecutor
+
+    return SqlExecutor()
 
 
 def say_more(count: int) -> None:

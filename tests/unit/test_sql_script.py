@@ -83,3 +83,26 @@ def test_statements_are_told_with_their_first_words(dialect: str) -> None:
     text = "-- a\nselect 1\n+ 2;\n\n;  'quoted';\n(values (1))"
     found = [(one.words, one.line) for one in statements(text, dialect)]
     assert found == [(("SELECT",), 2), (("",), 5), (("VALUES",), 6)]
+
+
+def texts(script: str, dialect: str) -> list[tuple[int, str]]:
+    return [(one.line, script[one.start : one.end].strip()) for one in statements(script, dialect)]
+
+
+@every_dialect
+def test_a_script_is_cut_at_its_semicolons(dialect: str) -> None:
+    script = "SELECT 1;\n\n-- a; b\nSELECT ';'; (SELECT 3);;\n 4 ; 'x'\n-- end"
+    assert texts(script, dialect) == [
+        (1, "SELECT 1"),
+        (4, "-- a; b\nSELECT ';'"),
+        (4, "(SELECT 3)"),
+        (5, "4"),
+        (5, "'x'\n-- end"),
+    ]
+    assert texts("-- nothing\n;\n /* ; */ ", dialect) == []
+    assert texts("SELECT 1 \n;\n+", dialect) == [(1, "SELECT 1"), (3, "+")]
+
+
+def test_a_rule_of_postgresql_holds_statements() -> None:
+    rule = "CREATE RULE r AS ON INSERT TO t DO ALSO (INSERT INTO a VALUES (1); SELECT 2)"
+    assert texts(f"{rule}; SELECT 1", "postgres") == [(1, rule), (1, "SELECT 1")]

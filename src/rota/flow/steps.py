@@ -7,9 +7,9 @@ fails a run because of it, and every call can be repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rota.errors import Unavailable
 from rota.executors.protocol import Context
@@ -55,9 +55,12 @@ class AttemptSteps:
 
     @contextmanager
     def transaction(self, file: StepFile) -> Iterator[StepTransaction]:
-        opening = self.storage.step(self._key(file), self.lease, self._stopped)
-        with opening as opened:
-            yield opened
+        key = self._key(file)
+        with ExitStack() as stack:
+            opened = self._patiently(
+                lambda: stack.enter_context(self.storage.step(key, self.lease, self._stopped))
+            )
+            yield _Patient(self, key, opened)
 
     def pause_requested(self) -> bool:
         return self._patiently(lambda: self.storage.pause_requested(self.run.seq, self.run.attempt))
@@ -75,3 +78,21 @@ class AttemptSteps:
             except Unavailable:
                 if self.context.wait(AGAIN_SECONDS):
                     raise
+
+
+class _Patient:
+    """A step's transaction. A COMMIT without an answer is found out by reading, however long that
+    takes: to run the step again could do it twice, to fail it could be a lie."""
+
+    def __init__(self, steps: AttemptSteps, key: StepKey, opened: StepTransaction) -> None:
+        self._steps, self._key, self._opened = steps, key, opened
+        self.connection: Any = opened.connection
+
+    def commit(self, done: StepDone) -> None:
+        try:
+            self._opened.commit(done)
+        except Unavailable as fault:
+            if not fault.maybe_committed:
+                raise
+            if not self._steps._patiently(lambda: self._steps.storage.has_mark(self._key)):
+                raise

@@ -32,6 +32,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     result: str | None = None
     after: timedelta | None = None
+    final: bool = False  # to try again would end the same way
 
     def __post_init__(self) -> None:
         assert self.kind in KINDS, self.kind
@@ -94,7 +95,7 @@ def settle(
             state = RUNNING["cancel"]
         case "failed" | "timed_out":
             failures += 1
-            if failures >= retry.max_attempts:
+            if outcome.final or failures >= retry.max_attempts:
                 state = RUNNING["give up"]
             else:
                 state = RUNNING["retry"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from rota.model.run import Run
 
 HIDDEN = "[redacted]"
+SHORTEST_SECRET = 4  # shorter ones are part of too many words
 
 _SECRET_NAME = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credential"
@@ -39,6 +41,15 @@ def redact(value: Any) -> Any:
 def redact_text(text: str) -> str:
     """Text with the passwords of any URLs taken out."""
     return _URL_PASSWORD.sub(lambda found: found["head"] + HIDDEN, text)
+
+
+def hide_values(text: str, values: Mapping[str, str]) -> str:
+    """Text without the values of those names that mark them as secret."""
+    for name, value in values.items():
+        if len(value) >= SHORTEST_SECRET and _SECRET_NAME.search(name):
+            for written in {value, value.replace("'", "''")}:
+                text = text.replace(written, HIDDEN)
+    return redact_text(text)
 
 
 def redact_columns(row: dict[str, Any], *columns: str) -> dict[str, Any]:

@@ -15,10 +15,13 @@ _WORDS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """The first words of a statement, in capitals, and the line of the first one."""
+    """The first words of a statement, in capitals, and the line in which it begins; `start` and
+    `end` enclose its text, with the comments before it and without its semicolon."""
 
     words: tuple[str, ...]
     line: int
+    start: int
+    end: int
 
 
 def is_autonomous(text: str) -> bool:
@@ -37,25 +40,40 @@ def statements(text: str, dialect: str) -> Iterator[Statement]:
     """The statements of a script. What lies in quotes, or in the body of a trigger or function,
     is part of the statement around it."""
     words: list[str] = []
-    line, in_body, at_start = 0, False, False
+    start = position = depth = 0
+    first, in_body, at_start = -1, False, False
     for token in lex(text, dialect):
-        word = text[token.start : token.end].upper() if token.kind == "word" else ""
+        gap, position = text[position : token.start], token.end
+        if first < 0 and not gap.isspace() and gap:
+            first = token.start - len(gap.lstrip())
+        if dialect == "postgres":
+            depth += gap.count("(") - gap.count(")")  # a rule may hold several statements
         if token.kind == "comment":
             continue
+        word = text[token.start : token.end].upper() if token.kind == "word" else ""
         if token.kind == "semicolon":
             at_start = True
-            if words and not in_body:
-                yield Statement(words=tuple(words[:_WORDS]), line=line)
-                words.clear()
+            if in_body or depth > 0:
+                continue
+            if first >= 0:
+                yield _statement(text, words, first, start, token.start)
+            words, start, first, depth = [], token.end, -1, 0
         elif in_body:
             in_body = not (at_start and word == "END")
             at_start = False
         else:
-            line = line if words else line_of(text, token.start)
+            first = first if first >= 0 else token.start
             words.append(word)
             in_body = at_start = _opens_body(words, dialect)
-    if words:
-        yield Statement(words=tuple(words[:_WORDS]), line=line)
+    rest = text[position:].lstrip()
+    if first >= 0 or rest:
+        first = first if first >= 0 else len(text) - len(rest)
+        yield _statement(text, words, first, start, len(text))
+
+
+def _statement(text: str, words: list[str], first: int, start: int, end: int) -> Statement:
+    told = tuple(words[:_WORDS]) or ("",)
+    return Statement(words=told, line=line_of(text, first), start=start, end=end)
 
 
 def _opens_body(words: list[str], dialect: str) -> bool:

@@ -124,8 +124,15 @@ class StepsScript(Script):
             if not opened.commit(is_ours, mark):
                 raise _lost(key.seq)
         except Unavailable as fault:
-            if not fault.maybe_committed or not self.has_mark(key):
+            if not fault.maybe_committed or not self._was_committed(key):
                 raise
+
+    def _was_committed(self, key: StepKey) -> bool:
+        try:
+            return self.has_mark(key)
+        except Unavailable as away:
+            away.maybe_committed = True  # still nobody knows
+            raise
 
     def has_mark(self, key: StepKey) -> bool:
         """Whether a step was committed whose COMMIT was not answered. Waits for the transaction

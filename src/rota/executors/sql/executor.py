@@ -1,0 +1,197 @@
+"""The sql executor: the files of a folder, one after the other, each in its own transaction.
+
+Everything that can be refused is refused before the first statement. On the store's own database
+a file and the record that it is done commit together: after a crash anywhere the next attempt
+goes on at the first file that is not done, and nothing is done twice. On any other target "done"
+is recorded after the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from rota.errors import Invalid, LeaseLost, RotaError
+from rota.executors.attempt import conclude
+from rota.executors.context import Context
+from rota.executors.sql.files import TEXT_STEP, read_folder, step_file
+from rota.executors.sql.interrupt import STEP_TIMEOUT, Interrupts
+from rota.executors.sql.places import Place, open_place, session_on
+from rota.executors.sql.scripts import close_kept, prepare
+from rota.executors.sql.session import Interrupted, SqlFailed
+from rota.executors.sql.variables import values_of
+from rota.model.duration import parse_duration
+from rota.model.job import Job
+from rota.model.limits import check_key, check_name
+from rota.model.outcome import Outcome
+from rota.model.redact import hide_values
+from rota.model.sql_script import is_autonomous
+from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile, WroteElsewhere
+
+log = logging.getLogger("rota.sql")
+
+
+class SqlExecutor:
+    name = "sql"
+
+    def check(self, job: Job) -> None:
+        """Refuse a job that no worker could run. Its files are read when it runs."""
+        spec = job.spec
+        files, text = spec.get("files"), spec.get("text")
+        if isinstance(text, str) == (files is not None):
+            raise Invalid(f"job {job.name!r}: SQL is given as a folder with files, or as text")
+        if text is None and not (isinstance(spec.get("folder"), str) and files):
+            raise Invalid(f"job {job.name!r}: a folder of SQL needs at least one .sql file")
+        if spec.get("step_timeout") is not None:
+            parse_duration(spec["step_timeout"], "step_timeout")
+        if spec.get("target") is not None:
+            check_name(spec["target"], "target")
+        if spec.get("run_as") is not None:
+            check_key(spec["run_as"], "run_as")
+
+    def run(self, context: Context) -> Outcome:
+        if context.stop_reason is not None:
+            return conclude(None, context)
+        values = values_of(context)
+        try:
+            return SqlRun(context, values).run()
+        except LeaseLost:
+            return Outcome(kind="lost", error="the lease was lost")
+        except Interrupted:
+            return conclude(None, context)
+        except RotaError as fault:
+            if context.stop_reason is not None:
+                return conclude(None, context)
+            return Outcome(kind="failed", error=hide_values(str(fault), values))
+
+    def close(self) -> None:
+        close_kept()
+
+
+class SqlRun:
+    """One attempt of a SQL job."""
+
+    def __init__(self, context: Context, values: dict[str, str]) -> None:
+        spec = context.definition.spec
+        self.context, self.values, self.spec = context, values, spec
+        self.steps, self.target = context.steps, context.target
+        self.role: str | None = spec.get("run_as")
+        self.step_timeout: str | None = spec.get("step_timeout")
+        seconds = self.step_timeout and parse_duration(self.step_timeout, "").total_seconds()
+        self.interrupts = Interrupts(context, seconds or None)
+
+    def run(self) -> Outcome:
+        files = self.steps.kept_files()
+        if not files:
+            files = self._read()
+            self.steps.keep_files(files)
+        try:
+            scripts = prepare(files, self.values, self.target.kind)
+        except Invalid as fault:  # the texts stay as they are: to try again is no use
+            return self._failed(str(fault), final=True)
+        with open_place(self.target, self.interrupts.stopped) as place:
+            return self._run_files(files, scripts, place)
+
+    def _read(self) -> list[StepFile]:
+        kind = self.target.kind
+        if (text := self.spec.get("text")) is not None:
+            return [step_file(1, TEXT_STEP, text, kind)]
+        return read_folder(self.spec["folder"], self.spec["files"], kind)
+
+    def _run_files(
+        self, files: Sequence[StepFile], scripts: Sequence[str], place: Place
+    ) -> Outcome:
+        finished, result = self.steps.done(), None
+        for file, script in zip(files, scripts, strict=True):
+            if file.number in finished:
+                continue
+            self.interrupts.check()
+            if self.steps.pause_requested():
+                return Outcome(kind="paused")
+            self.steps.begin(file)
+            outcome, done = self._run_file(file, script, place)
+            if outcome is not None:
+                return outcome
+            result = done.result
+            with suppress(RotaError):  # only shown
+                self.context.progress(file.number, len(files))
+        return Outcome(kind="succeeded", result=result)
+
+    def _run_file(
+        self, file: StepFile, script: str, place: Place
+    ) -> tuple[Outcome | None, StepDone]:
+        """What ends the run here, if anything does, and what the file did."""
+        try:
+            return None, self._execute(file, script, place)
+        except LeaseLost:
+            raise
+        except (Interrupted, SqlFailed, RotaError) as fault:
+            return self._ended(file, fault), StepDone()
+
+    def _execute(self, file: StepFile, script: str, place: Place) -> StepDone:
+        if self.target.is_store and not is_autonomous(file.text):
+            with suppress(WroteElsewhere):
+                return self._in_store(file, script)
+        return self._apart(file, script, place)
+
+    def _in_store(self, file: StepFile, script: str) -> StepDone:
+        """The file and its record in one transaction of the store."""
+        with self.steps.transaction(file) as transaction:
+            session = session_on(self.target.kind, transaction.connection)
+            if self.role:
+                session.act_as(self.role, in_transaction=True)
+            with self.interrupts.during(session):
+                done = session.run(script, self.interrupts.check)
+            try:
+                transaction.commit(done)
+            except (RotaError, WroteElsewhere):
+                raise
+            except Exception as fault:  # the driver's: a constraint that is checked at the end
+                raise SqlFailed(f"{_first_line(fault)} (at its commit)") from fault
+        return done
+
+    def _apart(self, file: StepFile, script: str, place: Place) -> StepDone:
+        """The file first, then its record."""
+        session, wrapped = place.session(), not is_autonomous(file.text)
+        try:
+            if wrapped:
+                session.begin(self.interrupts.stopped)
+            if self.role:
+                session.act_as(self.role, in_transaction=wrapped)
+            with self.interrupts.during(session):
+                done = session.run(script, self.interrupts.check)
+            if wrapped:
+                session.commit()
+        except BaseException:
+            with suppress(Exception):  # the connection may be what failed
+                session.rollback()
+            raise
+        self.steps.finish(file, done, AT_LEAST_ONCE)
+        return done
+
+    def _ended(self, file: StepFile, fault: Exception) -> Outcome:
+        """A file that did not do its work ends the run, and says why."""
+        reason = self.interrupts.reason
+        if reason is None:
+            told = fault.at(file.name) if isinstance(fault, SqlFailed) else f"{file.name}: {fault}"
+            outcome = self._failed(told)
+        elif reason == STEP_TIMEOUT:
+            told = f"{file.name}: timed out after {self.step_timeout} (step_timeout)"
+            outcome = Outcome(kind="timed_out", error=told)
+        else:
+            outcome = conclude(None, self.context)
+        status = outcome.kind if outcome.kind in ("failed", "timed_out") else "cancelled"
+        try:
+            self.steps.fail(file, status, outcome.error or outcome.reason or status)
+        except RotaError as away:  # the outcome counts, and is written by somebody more patient
+            log.warning("the end of step %s was not recorded: %s", file.name, away)
+        return outcome
+
+    def _failed(self, told: str, *, final: bool = False) -> Outcome:
+        return Outcome(kind="failed", error=hide_values(told, self.values), final=final)
+
+
+def _first_line(fault: Any) -> str:
+    return (str(fault).strip().splitlines() or [type(fault).__name__])[0]

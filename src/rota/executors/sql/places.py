@@ -1,0 +1,117 @@
+"""Where the files of a run are executed: a session on its target, opened when it is needed.
+
+On DuckDB the runs of one file come one after the other, and what a run attached is detached when
+it ends, however it ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rota.duckdb_instances import Instance, open_instance
+from rota.errors import RotaError, Unavailable
+from rota.executors.sql.session import Interrupted, Session
+from rota.executors.targets import Target, connect
+
+log = logging.getLogger("rota.sql")
+
+LOOK_SECONDS = 0.1
+
+
+class Place:
+    """The target of one run."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._session: Session | None = None
+
+    def session(self) -> Session:
+        """One for the whole run: what a file sets for its session, the next one finds."""
+        if self._session is None:
+            self._session = session_on(self.target.kind, self._connect())
+        return self._session
+
+    def _connect(self) -> Any:
+        try:
+            return connect(self.target.url)
+        except RotaError:
+            raise
+        except Exception as fault:
+            raise Unavailable(f"target {self.target.name!r} does not answer: {fault}") from fault
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+class DuckPlace(Place):
+    def __init__(self, target: Target, instance: Instance) -> None:
+        super().__init__(target)
+        self._instance = instance
+        self._before = self._attached()
+
+    def _connect(self) -> Any:
+        return self._instance.cursor()
+
+    def _attached(self) -> set[str]:
+        from rota.executors.sql.duckdb import attached
+
+        with self._instance.cursor() as cursor:
+            return attached(cursor)
+
+    def close(self) -> None:
+        from rota.executors.sql.duckdb import detach
+
+        super().close()
+        with self._instance.cursor() as cursor:
+            detach(cursor, self._attached() - self._before)
+
+
+@contextmanager
+def open_place(target: Target, stopped: Callable[[], bool]) -> Iterator[Place]:
+    """The target, until the run ends."""
+    if target.kind != "duckdb" or (target.is_store and ":memory:" in target.path):
+        yield from _until_closed(Place(target))
+        return
+    instance = open_instance(target.path)
+    try:
+        while not instance.run_lock.acquire(timeout=LOOK_SECONDS):
+            if stopped():
+                raise Interrupted
+        try:
+            yield from _until_closed(DuckPlace(target, instance))
+        finally:
+            instance.run_lock.release()
+    finally:
+        instance.close()
+
+
+def _until_closed(place: Place) -> Iterator[Place]:
+    try:
+        yield place
+    finally:
+        try:
+            place.close()
+        except Exception as fault:  # what the run did stands
+            log.warning("target %s could not be left as it was: %s", place.target.name, fault)
+
+
+def session_on(kind: str, connection: Any) -> Session:
+    """A session over an open connection of a driver."""
+    match kind:
+        case "sqlite":
+            from rota.executors.sql.sqlite import SqliteSession
+
+            return SqliteSession(connection)
+        case "postgres":
+            from rota.executors.sql.postgres import PostgresSession
+
+            return PostgresSession(connection)
+        case _:
+            from rota.executors.sql.duckdb import DuckSession
+
+            return DuckSession(connection)

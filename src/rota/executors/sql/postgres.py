@@ -1,0 +1,114 @@
+"""Scripts on PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from rota.executors.sql.session import FETCH_ROWS, Answer, SqlFailed
+from rota.model.sql_lexer import line_of
+from rota.model.sql_script import Statement, statements
+from rota.model.steps import StepDone
+
+CANCEL_SECONDS = 5.0
+# What always answers with rows: read piece by piece, however many there are.
+_READS = frozenset({"SELECT", "VALUES", "TABLE"})
+_INTO = re.compile(r"\binto\b", re.I)  # SELECT … INTO makes a table, and answers nothing
+
+
+class PostgresSession:
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def begin(self, stopped: Callable[[], bool]) -> None:
+        self._plain("BEGIN")
+
+    def act_as(self, role: str, *, in_transaction: bool) -> None:
+        how = SQL("SET LOCAL ROLE {}" if in_transaction else "SET ROLE {}")
+        try:
+            self.connection.execute(how.format(Identifier(role)), prepare=False)
+        except psycopg.Error as fault:
+            raise SqlFailed(f"run_as: {_said(fault)}") from fault
+
+    def run(self, script: str, check: Callable[[], None]) -> StepDone:
+        answer = Answer()
+        for statement in statements(script, "postgres"):
+            check()
+            try:
+                self._run(script[statement.start : statement.end], statement, answer, check)
+            except psycopg.Error as fault:
+                raise SqlFailed(_said(fault), _line(script, statement, fault)) from fault
+        return answer.done()
+
+    def _run(
+        self, text: str, statement: Statement, answer: Answer, check: Callable[[], None]
+    ) -> None:
+        cursor = psycopg.Cursor(self.connection)
+        if statement.words[0] in _READS and not _INTO.search(text):
+            size = FETCH_ROWS if psycopg.capabilities.has_stream_chunked() else 1
+            rows = cursor.stream(text, size=size)
+            first = next(rows, None)
+            columns = [column.name for column in cursor.description or ()]
+            answer.read(columns, _batches(first, rows, check))
+            return
+        cursor.execute(text, prepare=False)
+        if cursor.description is None:
+            answer.add_changed(cursor.rowcount)
+            answer.no_rows()
+        else:
+            if statement.words[0] in ("INSERT", "UPDATE", "DELETE", "MERGE"):
+                answer.add_changed(cursor.rowcount)
+            answer.read([column.name for column in cursor.description], iter([cursor.fetchall()]))
+
+    def commit(self) -> None:
+        self._plain("COMMIT", " (at its commit)")
+
+    def rollback(self) -> None:
+        if not self.connection.closed:
+            self._plain("ROLLBACK")
+
+    def _plain(self, sql: str, where: str = "") -> None:
+        try:
+            self.connection.execute(sql.encode(), prepare=False)
+        except psycopg.Error as fault:
+            raise SqlFailed(_said(fault) + where) from fault
+
+    def interrupt(self) -> None:
+        self.connection.cancel_safe(timeout=CANCEL_SECONDS)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _batches(
+    first: Sequence[Any] | None, rows: Iterator[Sequence[Any]], check: Callable[[], None]
+) -> Iterator[Sequence[Any]]:
+    batch = [] if first is None else [first]
+    while batch:
+        yield batch
+        check()
+        batch = list(islice(rows, FETCH_ROWS))
+
+
+def _said(fault: psycopg.Error) -> str:
+    """Without the line of SQL that the driver repeats: a value in it may be a secret."""
+    if not fault.diag.message_primary:
+        return (str(fault).strip().splitlines() or [type(fault).__name__])[0]
+    told = fault.diag.message_primary
+    if fault.diag.message_detail:
+        told += f" ({fault.diag.message_detail})"
+    if fault.diag.message_hint:
+        told += f"; {fault.diag.message_hint}"
+    return told
+
+
+def _line(script: str, statement: Statement, fault: psycopg.Error) -> int:
+    place = fault.diag.statement_position
+    if place is None or fault.diag.internal_position is not None:
+        return statement.line
+    return line_of(script, statement.start + int(place) - 1)

@@ -1,0 +1,55 @@
+"""The first rows of a result as JSON text: bounded, and whatever their types are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date, datetime, time
+from typing import Any
+
+import msgspec
+
+from rota.model.limits import RESULT_BYTES, STEP_CELL_LENGTH, clip
+
+DEPTH = 8
+WHOLE = 2**53  # past it a number would not survive in a browser
+
+
+def encode_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, more: bool) -> str:
+    """`{"columns": […], "rows": [[…], …], "more": true if there were further ones}`."""
+    names = [clip(name, STEP_CELL_LENGTH) for name in columns]
+    plain = [[_plain(value, DEPTH) for value in row] for row in rows]
+    while True:
+        told = {"columns": names, "rows": plain, "more": more}
+        text = msgspec.json.encode(told)
+        if len(text) <= RESULT_BYTES or not plain:
+            break
+        plain, more = plain[: len(plain) // 2], True
+    if len(text) > RESULT_BYTES:
+        text = msgspec.json.encode({"columns": [], "rows": [], "more": True})
+    return text.decode()
+
+
+def _plain(value: Any, depth: int) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return value if -WHOLE <= value <= WHOLE else str(value)
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case str():
+            return clip(value, STEP_CELL_LENGTH)
+        case bytes() | bytearray() | memoryview():
+            return clip("\\x" + bytes(value[: STEP_CELL_LENGTH // 2]).hex(), STEP_CELL_LENGTH)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case dict() if depth:
+            return {
+                clip(str(name), STEP_CELL_LENGTH): _plain(inner, depth - 1)
+                for name, inner in list(value.items())[:STEP_CELL_LENGTH]
+            }
+        case list() | tuple() if depth:
+            return [_plain(inner, depth - 1) for inner in value[:STEP_CELL_LENGTH]]
+        case _:  # decimals, uuids, ranges: as their driver writes them
+            return clip(str(value), STEP_CELL_LENGTH)

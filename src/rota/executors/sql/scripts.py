@@ -1,0 +1,98 @@
+"""Texts made ready to run; and scripts that run once, outside of any job: startdb.d, initdb.d."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rota.duckdb_instances import Instance, open_instance
+from rota.errors import Invalid, RotaError, StorageError
+from rota.executors.sql.files import read_text, step_file
+from rota.executors.sql.places import Place
+from rota.executors.sql.session import SqlFailed
+from rota.executors.targets import Target
+from rota.model.interpolate import interpolate, missing, missing_message
+from rota.model.redact import hide_values
+from rota.model.sql_script import is_autonomous, own_transaction
+from rota.model.steps import StepFile
+
+_kept: dict[str, Instance] = {}
+_guard = threading.Lock()
+
+
+def prepare(files: Sequence[StepFile], values: Mapping[str, str], dialect: str) -> list[str]:
+    """The SQL of every file. Invalid names everything that is missing, before anything runs."""
+    unset = _missing(files, values, dialect)
+    if unset:
+        raise Invalid(missing_message(unset))
+    return [_script(file, values, dialect) for file in files]
+
+
+def _missing(files: Iterable[StepFile], values: Mapping[str, str], dialect: str) -> tuple[str, ...]:
+    found = (name for file in files for name in missing(file.text, values, dialect))
+    return tuple(dict.fromkeys(found))
+
+
+def _script(file: StepFile, values: Mapping[str, str], dialect: str) -> str:
+    try:
+        script = interpolate(file.text, values, dialect)
+    except Invalid as fault:
+        raise Invalid(f"{file.name}: {fault}") from None
+    if not is_autonomous(file.text) and (line := own_transaction(script, dialect)):
+        raise Invalid(
+            f"{file.name}:{line}: begins or ends a transaction, but each file runs in one of its "
+            "own; remove that, or begin the file with `-- rota: autonomous`"
+        )
+    return script
+
+
+def run_script(target_url: str, path: Path, variables: Mapping[str, str] | None = None) -> None:
+    """Run one file on a target. What it attaches to a DuckDB file stays until `close_kept`.
+
+    Invalid if it is refused, StorageError if it failed; both name the file and the line.
+    """
+    target = Target(path.name, target_url)
+    values = dict(os.environ if variables is None else variables)
+    file = step_file(1, path.name, read_text(path), target.kind)
+    (script,) = prepare([file], values, target.kind)
+    if target.kind == "duckdb":
+        _keep(target.path)
+    place, wrapped = Place(target), not is_autonomous(file.text)
+    try:
+        session = place.session()
+        try:
+            if wrapped:
+                session.begin(lambda: False)
+            session.run(script, lambda: None)
+            if wrapped:
+                session.commit()
+        except BaseException:
+            with suppress(Exception):
+                session.rollback()
+            raise
+    except SqlFailed as fault:
+        raise StorageError(hide_values(fault.at(path.name), values)) from None
+    except RotaError as fault:
+        raise type(fault)(hide_values(f"{path.name}: {fault}", values)) from None
+    finally:
+        place.close()
+
+
+def _keep(path: str) -> None:
+    """Keep an instance open: what is attached or loaded is the instance's, and ends with it."""
+    where = os.path.realpath(path)
+    with _guard:
+        if where not in _kept:
+            _kept[where] = open_instance(path)
+
+
+def close_kept() -> None:
+    """Let go of the instances that scripts were run on."""
+    with _guard:
+        kept = list(_kept.values())
+        _kept.clear()
+    for instance in kept:
+        instance.close()

@@ -1,0 +1,90 @@
+"""What the executor asks of a connection to a target, whatever the engine.
+
+A session runs the statements of a script one after the other, in a transaction or without one.
+Everything a statement answers is read to its end, because an error may come with its last row;
+only the first rows of the last answer are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from rota.model.steps import StepDone
+
+FETCH_ROWS = 1_000
+
+
+class SqlFailed(Exception):
+    """A statement failed, or was refused; `line` is where it stands in its script."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.message, self.line = message, line
+
+    def at(self, name: str) -> str:
+        """The message with the place: file and line."""
+        return f"{name}:{self.line}: {self.message}" if self.line else f"{name}: {self.message}"
+
+
+class Interrupted(Exception):
+    """The step should end before its next statement."""
+
+
+class Session(Protocol):
+    connection: Any
+
+    def begin(self, stopped: Callable[[], bool]) -> None:
+        """Open a transaction; where it waits for others, it hears `stopped`."""
+
+    def act_as(self, role: str, *, in_transaction: bool) -> None:
+        """Go on with the rights of a role, until the transaction or the session ends."""
+
+    def run(self, script: str, check: Callable[[], None]) -> StepDone:
+        """Run every statement; `check` is called before each of them, and may raise."""
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None:
+        """Undo what is open; the session can be used again."""
+
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread; nothing happens if none does."""
+
+    def close(self) -> None: ...
+
+
+class Answer:
+    """What the statements of a script said so far."""
+
+    def __init__(self) -> None:
+        self.changed: int | None = None
+        self.columns: list[str] | None = None
+        self.rows: list[Sequence[Any]] = []
+        self.more = False
+
+    def add_changed(self, count: int) -> None:
+        if count >= 0:
+            self.changed = (self.changed or 0) + count
+
+    def read(self, columns: list[str], batches: Iterator[Sequence[Sequence[Any]]]) -> None:
+        """Read an answer to its end and keep its first rows."""
+        from rota.model.limits import STEP_RESULT_ROWS
+
+        self.columns, self.rows, self.more = columns, [], False
+        for batch in batches:
+            room = STEP_RESULT_ROWS - len(self.rows)
+            self.rows += batch[:room]
+            self.more = self.more or len(batch) > room
+
+    def no_rows(self) -> None:
+        """The last statement answered nothing: an earlier answer is not the result."""
+        self.columns, self.rows, self.more = None, [], False
+
+    def done(self) -> StepDone:
+        from rota.executors.sql.results import encode_rows
+
+        result = None
+        if self.columns is not None:
+            result = encode_rows(self.columns, self.rows, more=self.more)
+        return StepDone(rows=self.changed, result=result)

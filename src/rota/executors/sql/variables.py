@@ -1,0 +1,29 @@
+"""The values of the variables in SQL files: the environment, arguments, and what Rota tells."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from rota.executors.context import Context
+
+
+def values_of(context: Context) -> dict[str, str]:
+    """Read anew for each attempt. A run's own arguments win over the environment, by their name
+    in capitals; what Rota tells wins over both."""
+    values = dict(os.environ)
+    for name, value in context.args.items():
+        if value is not None:
+            values[name.upper().replace("-", "_")] = _text(value)
+    values |= {
+        "ROTA_JOB_NAME": context.job,
+        "ROTA_RUN_ID": context.run_id,
+        "ROTA_ATTEMPT": str(context.attempt),
+        "ROTA_SCHEDULED_AT": context.scheduled_at.isoformat(),
+    }
+    return values
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
