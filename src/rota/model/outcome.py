@@ -56,6 +56,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     gives_back_slots: bool = False
     expired_only: bool = False
     ran_for: timedelta | None = None
+    is_plain: bool = False  # the run row is all there is to write: the hot path
 
     @property
     def terminal(self) -> bool:
@@ -64,16 +65,6 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def attempt_outcome(self) -> str:
         return "released" if self.outcome.kind in ("snoozed", "paused") else self.outcome.kind
-
-    @property
-    def is_plain(self) -> bool:
-        """True when the run row is all there is to write: the hot path."""
-        return (
-            self.state == "succeeded"
-            and self.run.attempt == 1
-            and not self.run.owns_slots
-            and self.run.schedule_id is None
-        )
 
 
 def settle(
@@ -124,4 +115,10 @@ def settle(
         gives_back_slots=state in TERMINAL or outcome.kind == "snoozed",
         expired_only=outcome.kind == "lost",
         ran_for=ran_for,
+        is_plain=(
+            state == RUNNING["succeed"]
+            and run.attempt == 1
+            and run.schedule_id is None
+            and not run.owns_slots
+        ),
     )

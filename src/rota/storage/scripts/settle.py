@@ -37,9 +37,10 @@ class SettleScript(AdmitScript, ReactScript):
         self, settlements: Sequence[Settlement], on_terminated: OnTerminated | None = None
     ) -> list[Settled]:
         """Write the outcomes of attempts that still hold their lease."""
-        settlements = _latest(settlements)
-        plain = [one for one in settlements if one.is_plain and on_terminated is None]
-        others = [one for one in settlements if not one.is_plain or on_terminated is not None]
+        plain: list[Settlement] = []
+        others: list[Settlement] = []
+        for one in _latest(settlements):
+            (plain if one.is_plain and on_terminated is None else others).append(one)
         done: list[Settled] = []
         if plain:
             done = self._succeed(plain)

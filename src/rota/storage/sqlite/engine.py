@@ -367,9 +367,14 @@ class SqliteEngine:
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         if self.in_memory:
             return lambda: None
-        watch = FileWatch(self.path, lambda: self._open(writing=False))
+        watch = FileWatch(self.path, lambda: self._open(writing=False), self._foreign_commits)
         watch.start(wake)
         return watch.stop
+
+    def _foreign_commits(self) -> int:
+        """Changes with each commit that the writing connection of this process did not make."""
+        with self._turn:
+            return int(self._writer.execute("PRAGMA data_version").fetchone()[0])
 
     def close(self) -> None:
         with self._turn:

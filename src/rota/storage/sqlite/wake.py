@@ -22,6 +22,7 @@ POLL_SECONDS = 0.05
 # The file is written before the commit is synced and can be read: look until it can.
 LOOK_SECONDS = 0.001
 LOOKS = 500
+LOOKS_AFTER_OURS = 20
 
 _IN_MODIFY, _IN_CREATE = 0x2, 0x100
 _EVENT = struct.Struct("iIII")
@@ -39,12 +40,19 @@ class Hints(Protocol):
 
 
 class FileWatch:
-    """Calls `wake` after commits, from a thread of its own."""
+    """Calls `wake` after commits of other processes, from a thread of its own.
 
-    def __init__(self, path: str, connect: Callable[[], sqlite3.Connection]) -> None:
+    `foreign` is a number that such a commit changes and one of this process does not. It is asked
+    for when there was a commit of either kind: it waits for a write that is under way here.
+    """
+
+    def __init__(
+        self, path: str, connect: Callable[[], sqlite3.Connection], foreign: Callable[[], int]
+    ) -> None:
         self._hints = _hints(Path(path))
         self._connection = connect()
-        self._seen = self._version()
+        self._foreign = foreign
+        self._seen, self._seen_foreign = self._version(), foreign()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -71,11 +79,19 @@ class FileWatch:
                 self._stopping.wait(POLL_SECONDS)
 
     def _committed(self) -> bool:
-        for _ in range(self._hints.looks):
+        """True after a commit of another process. One hint may stand for a commit of ours and one
+        of theirs that cannot be read yet, so after ours the looking goes on for a while."""
+        left = self._hints.looks
+        while left > 0:
+            left -= 1
             version = self._version()
             if version != self._seen:
                 self._seen = version
-                return True
+                foreign = self._foreign()
+                if foreign != self._seen_foreign:
+                    self._seen_foreign = foreign
+                    return True
+                left = min(left, LOOKS_AFTER_OURS)
             if self._stopping.wait(LOOK_SECONDS):
                 return False
         return False
