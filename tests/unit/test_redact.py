@@ -69,3 +69,12 @@ def test_a_run_is_shown_without_its_secrets() -> None:
     assert json.loads(shown.args) == {"token": HIDDEN, "to": "a"}
     assert shown.error == f"at http://u:{HIDDEN}@h"
     assert redact_args(Run(**{**blank, "args": "{}"})).error is None
+
+
+def test_a_long_text_is_looked_through_once() -> None:
+    """Ends at all: from every letter to the end of the text it would take minutes."""
+    text = "x" * 1_000_000
+    assert (
+        redact_text(text + " postgres://me:secret@host") == text + " postgres://me:[redacted]@host"
+    )
+    assert redact_text("1" * 50 + "postgres://me:secret@host").endswith("me:[redacted]@host")

@@ -12,6 +12,7 @@ import msgspec
 
 from rota.errors import Invalid
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH, clip
+from rota.model.redact import redact_text
 from rota.model.retry import Retry
 from rota.model.run import Claimed
 from rota.model.transitions import TERMINAL, TRANSITIONS
@@ -38,10 +39,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         assert self.kind in KINDS, self.kind
         if self.result is not None and not isinstance(self.result, str):
             raise Invalid(f"result {type(self.result).__name__} must be JSON text")
+        # Before they are stored: the views show what the rows hold.
         if self.error is not None:
-            msgspec.structs.force_setattr(self, "error", clip(self.error, ERROR_LENGTH))
+            told = clip(redact_text(self.error), ERROR_LENGTH)
+            msgspec.structs.force_setattr(self, "error", told)
         if self.reason is not None:
-            msgspec.structs.force_setattr(self, "reason", clip(self.reason, REASON_LENGTH))
+            told = clip(redact_text(self.reason), REASON_LENGTH)
+            msgspec.structs.force_setattr(self, "reason", told)
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):

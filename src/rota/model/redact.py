@@ -19,7 +19,10 @@ _SECRET_NAME = re.compile(
     r"|authorization|cookie|session[-_]?id|^dsn$|connstr|connection[-_]?string",
     re.IGNORECASE,
 )
-_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/]+(?=@)", re.IGNORECASE)
+# A scheme has a longest length, so that a long text without any is looked through once.
+_URL_PASSWORD = re.compile(
+    r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^\s/:@]*:)[^\s/]+(?=@)", re.IGNORECASE
+)
 
 
 def redact(value: Any) -> Any:
