@@ -1,0 +1,94 @@
+-- What people read: views over the private tables. They hold no clock and no function of ours, so
+-- that any client may ask them.
+
+-- One row per job, with the schedule that bears its name, else its oldest one. `queued` are runs
+-- that could start but for a slot or a worker; `running` also holds between two attempts.
+CREATE VIEW {views}jobs AS
+WITH counted AS (
+    SELECT job,
+           count(*) FILTER (WHERE attempt = 0 AND state IN ('queued', 'held')) AS queued,
+           bool_or(attempt > 0) AS running
+      FROM {prefix}runs WHERE state IN ('queued', 'held', 'running', 'waiting') GROUP BY job
+), chosen AS (
+    SELECT job, kind, expr, enabled, queue_max, error FROM {prefix}schedules
+   QUALIFY row_number() OVER (PARTITION BY job ORDER BY name <> job, id) = 1
+)
+SELECT j.name,
+       CASE WHEN s.kind = 'cron' THEN s.expr ELSE s.kind || ' ' || s.expr END AS schedule,
+       j.enabled AND coalesce(s.enabled, true) AS enabled,
+       s.queue_max,
+       j.timeout,
+       CASE WHEN json_type(j.spec, '$.files') = 'ARRAY' THEN json_array_length(j.spec, '$.files')
+            WHEN json_type(j.spec, '$.file') IS NOT NULL THEN 1
+            ELSE 0 END::INTEGER AS file_count,
+       coalesce(c.queued, 0)::INTEGER AS queued,
+       coalesce(c.running, false) AS running,
+       coalesce(j.error, s.error) AS error
+  FROM {prefix}jobs j
+  LEFT JOIN chosen s ON s.job = j.name
+  LEFT JOIN counted c ON c.job = j.name;
+
+-- The runs that wait for their turn, and those that have begun and are not over.
+CREATE VIEW {views}job_queue AS
+SELECT job AS job_name, coalesce(queued_at, created_at) AS queued_at,
+       CASE WHEN attempt > 0 THEN started_at END AS started_at
+  FROM {prefix}runs
+ WHERE state IN ('queued', 'held', 'running') OR (state = 'waiting' AND attempt > 0);
+
+-- A row for every run that began, and one for every step of each of its attempts. `id` is made of
+-- the run's number, the attempt and the step, so that it never changes: ten thousand attempts of a
+-- thousand files have room.
+CREATE VIEW {views}job_runs AS
+SELECT r.seq * 10000000 AS id,
+       r.id AS run_id,
+       r.job AS job_name,
+       'run' AS record_type,
+       NULL::VARCHAR AS file_name,
+       -- The row of a run knows the start of its latest attempt only. After a redo that is right.
+       CASE WHEN r.attempt > 1 AND r.redo = 0
+            THEN coalesce((SELECT min(a.started_at) FROM {prefix}attempts a
+                            WHERE a.run_seq = r.seq), r.started_at)
+            ELSE r.started_at END AS started_at,
+       r.finished_at,
+       CASE r.state WHEN 'succeeded' THEN 'success' WHEN 'dead' THEN 'failed'
+                    WHEN 'cancelled' THEN 'failed' ELSE 'running' END AS status,
+       CASE WHEN r.state IN ('dead', 'cancelled') THEN coalesce(r.error, r.reason)
+            END AS error_message
+  FROM {prefix}runs r
+ WHERE r.attempt > 0
+UNION ALL
+SELECT r.seq * 10000000 + least(s.attempt, 9999) * 1000 + s.number,
+       r.id,
+       r.job,
+       'step',
+       s.name,
+       s.started_at,
+       coalesce(m.finished_at, s.finished_at, a.finished_at),
+       CASE WHEN m.number IS NOT NULL THEN 'success'
+            WHEN s.status = 'running' AND s.attempt = r.attempt AND r.state = 'running'
+            THEN 'running' ELSE 'failed' END,
+       -- A step that still says 'running' after its attempt went down with its worker.
+       CASE WHEN m.number IS NULL THEN coalesce(s.error, a.error) END
+  FROM {prefix}runs r
+  JOIN {prefix}steps s ON s.run_seq = r.seq
+  LEFT JOIN {prefix}step_marks m
+         ON m.run_seq = s.run_seq AND m.number = s.number AND m.attempt = s.attempt
+  LEFT JOIN {prefix}attempts a ON a.run_seq = s.run_seq AND a.number = s.attempt;
+
+-- What became of every occurrence, also of schedules that were dropped. A row may stand for a
+-- stretch of `count` occurrences, up to `last_occurrence`.
+CREATE VIEW {views}occurrences AS
+SELECT o.schedule_id,
+       coalesce(s.name, d.name) AS schedule_name,
+       s.job AS job_name,
+       o.occurrence,
+       o.last_occurrence,
+       o.count,
+       o.outcome,
+       o.reason,
+       o.run_id,
+       o.recorded_at
+  FROM {prefix}occurrences o
+  LEFT JOIN {prefix}schedules s ON s.id = o.schedule_id
+  LEFT JOIN (SELECT schedule_id, arg_max(name, id) AS name FROM {prefix}schedule_changes
+              GROUP BY schedule_id) d ON d.schedule_id = o.schedule_id;
