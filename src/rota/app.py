@@ -607,7 +607,7 @@ class Rota:
             queues=settings.queues,
             lease=settings.lease,
             max_lost=settings.max_lost,
-            origin=settings.origin,
+            origin=settings.origin if self._folder is None else settings.file_origin,
             target=self.targets,
             retention=self._retention(),
             pace=settings.scheduler.pace,

@@ -87,6 +87,10 @@ class Folder:
 
     def start(self) -> None:
         self._watch = Watch(self.root, self._loop.wake)
+        try:
+            self.step()  # says which jobs this worker has, and retires what went while it was down
+        except RotaError as fault:
+            log.warning("jobs.d: %s", fault)  # the loop tries again
         self._loop.start()
 
     def stop(self) -> None:
@@ -177,7 +181,7 @@ class Folder:
     def _register(self) -> None:
         now = self.monotonic()
         due = now - self._reconciled_at >= RECONCILE_SECONDS
-        if not (self._changed or self._again or self._gone or due):
+        if not (self._changed or self._again or self._gone or due or self._first):
             return
         # First of all: a job that no live worker has is anybody's to retire.
         worker_id = self.app.tell_jobs()

@@ -1,0 +1,363 @@
+"""A folder and the store, step by step: add, change, break, remove, return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rota.jobsd import load as loading
+from rota.jobsd.folder import ACTOR, Folder
+from rota.model.run import Run
+from rota.testing import TestApp
+from tests.jobsd.support import Jobs, Served, wait_until
+
+Serve = Callable[..., Served]
+
+
+def runs(served: Served, name: str) -> list[Run]:
+    return served.app.control.runs(job=name, limit=99)
+
+
+# Changes
+
+
+def test_a_new_folder_is_live_after_the_quiet_period(served: Served, jobs: Jobs) -> None:
+    served.load()
+    jobs.sql("accounting")
+    assert served.look() == pytest.approx(1.0)
+    assert served.names() == []
+    served.time.now += 1.0
+    served.look()
+    assert served.names() == ["accounting"]
+    assert served.schedule("accounting").enabled
+
+
+def test_a_half_written_file_is_never_taken(served: Served, jobs: Jobs) -> None:
+    served.load()
+    folder = jobs.sql("accounting", 'every = "1h')
+    for end in ('"', "\nqueue_max", " = 3"):
+        served.look()
+        served.time.now += 0.6
+        with open(folder / "job.toml", "a") as file:
+            file.write(end)
+    served.settle()
+    assert served.schedule("accounting").queue_max == 3
+    assert [change["action"] for change in served.app.control.changes("accounting")] == ["create"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(
+    served: Served, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.load()
+    jobs.sql("accounting", 'every = "1h"')
+    served.look()
+    served.time.now += 1.0
+    read, before = loading.read_bytes, []
+
+    def slow(path: Path, **options: object) -> bytes:
+        content = read(path, **options)  # type: ignore[arg-type]
+        if not before:
+            before.append(content)
+            jobs.sql("accounting", 'every = "2h"')
+        return content
+
+    monkeypatch.setattr(loading, "read_bytes", slow)
+    served.look()
+    assert before
+    assert served.names() == []
+    served.settle()
+    assert served.schedule("accounting").expr == "2h"
+
+
+def test_a_changed_script_is_another_version_and_leaves_the_schedule(
+    served: Served, jobs: Jobs
+) -> None:
+    jobs.sql("accounting")
+    served.load()
+    before, schedule = served.registered(), served.schedule("accounting")
+    jobs.sql("accounting", **{"01": "SELECT 2"})
+    served.settle()
+    assert served.registered() != before
+    assert served.schedule("accounting") == schedule
+
+
+def test_a_touched_file_is_the_same_version(served: Served, jobs: Jobs) -> None:
+    jobs.sql("accounting")
+    served.load()
+    before = served.registered()
+    jobs.sql("accounting")
+    served.settle()
+    assert served.registered() == before
+
+
+def test_a_renamed_folder_is_another_job(served: Served, jobs: Jobs) -> None:
+    folder = jobs.sql("accounting")
+    served.load()
+    folder.rename(jobs.root / "books")
+    served.settle()
+    assert list(served.registered()) == served.names() == ["books"]
+
+
+def test_the_folder_may_come_later_and_go_again(served: Served, jobs: Jobs) -> None:
+    jobs.root.rmdir()
+    served.load()
+    jobs.sql("accounting")
+    served.settle()
+    assert served.names() == ["accounting"]
+    jobs.root.rename(jobs.root.with_name("away"))
+    served.settle()
+    assert served.names() == list(served.registered()) == []
+    jobs.root.with_name("away").rename(jobs.root)
+    served.settle()
+    assert list(served.registered()) == ["accounting"]
+
+
+def test_a_bad_edit_keeps_the_last_good_version_and_shows_the_error(
+    served: Served, jobs: Jobs
+) -> None:
+    jobs.sql("accounting", 'every = "1h"\ntimeout = "1m"')
+    jobs.sql("other")
+    served.load()
+    good, schedule = served.app.jobs(), served.schedule("accounting")
+    jobs.sql("accounting", 'every = "1h"\ntimeuot = "1m"')
+    served.settle()
+    assert "did you mean 'timeout'" in served.error("accounting")
+    assert served.app.jobs() == good
+    assert served.schedule("accounting") == schedule
+    jobs.sql("accounting", 'every = "1h"\ntimeout = "1m"')
+    served.settle()
+    assert served.error("accounting") == ""
+
+
+def test_a_bad_edit_of_python_keeps_the_text_that_was_good(served: Served, jobs: Jobs) -> None:
+    jobs.python("cleanup", "schedule = '0 3 * * *'\ndef run(ctx):\n    return 'good'\n")
+    served.load()
+    jobs.python("cleanup", "schedule = '0 3 * * *'\ndef run(ctx:\n")
+    served.settle()
+    assert "SyntaxError" in served.error("cleanup")
+    app = served.app
+    app.start()
+    run_id = app.enqueue("cleanup").id
+    wait_until(lambda: app.control.run(run_id).finished_at, "the run's end")
+    assert app.control.run(run_id).result == '"good"'
+
+
+def test_a_file_that_breaks_while_all_are_down_keeps_its_last_good_version(
+    serve: Serve, jobs: Jobs
+) -> None:
+    jobs.sql("accounting")
+    serve(jobs).load().app.stop()
+    (jobs.root / "accounting" / "job.toml").write_text("every = ")
+    after = serve(jobs).load()
+    assert after.names() == ["accounting"]
+    assert "is not valid TOML" in after.error("accounting")
+    assert after.schedule("accounting").enabled
+    assert after.app.jobs()[0].spec["folder"] == str(jobs.root / "accounting")
+
+
+def test_a_name_of_the_apps_own_job_is_refused_naming_both(served: Served, jobs: Jobs) -> None:
+    @served.app.job("cleanup")
+    def cleanup() -> None: ...
+
+    jobs.python("cleanup")
+    served.load()
+    error = served.folder.definitions["cleanup"].error
+    assert error == "jobs.d/cleanup.py: the app has a job 'cleanup' as well; rename one of them"
+    assert served.app.jobs()[0].source == "code"
+
+
+def test_a_python_file_has_the_defaults_of_its_kind(served: Served, jobs: Jobs) -> None:
+    jobs.python("cleanup", "\n\nevery = '1h'\n\ndef default(ctx):\n    return 1\n")
+    served.load()
+    (job,) = served.app.jobs()
+    assert (job.spec["file"], job.spec["function"]) == (str(jobs.root / "cleanup.py"), "default")
+    assert (job.isolation, job.retry.max_attempts) == ("process", 3)
+    assert served.schedule("cleanup").overlap == "skip"
+
+
+# Retiring
+
+
+def test_a_deleted_folder_is_retired_and_its_queue_is_cleared(served: Served, jobs: Jobs) -> None:
+    jobs.sql("accounting")
+    served.load()
+    waiting = served.app.enqueue("accounting").id
+    later = served.app.enqueue("accounting", delay="1h").id
+    other = jobs.sql("other") and served.load().app.enqueue("other").id
+    jobs.remove("accounting")
+    served.settle()
+    for run_id in (waiting, later):
+        run = served.app.control.run(run_id)
+        assert (run.state, run.reason) == ("cancelled", "its job was retired: its files are gone")
+    assert served.app.control.run(other).state == "queued"
+    assert not served.schedule("accounting").enabled
+    assert served.error("accounting") == "retired: no folder of origin 'jobs.d' has it any more"
+
+
+def test_a_running_run_of_a_deleted_folder_ends_normally(served: Served, jobs: Jobs) -> None:
+    jobs.sql("accounting", 'every = "1h"')
+    served.sql.open.clear()
+    served.load()
+    served.app.start()
+    served.app._folder = None  # followed by hand
+    running = served.app.enqueue("accounting").id
+    assert served.sql.started.acquire(timeout=20)
+    waiting = served.app.enqueue("accounting").id
+    jobs.remove("accounting")
+    served.settle()
+    assert served.app.control.run(waiting).state == "cancelled"
+    served.sql.open.set()
+    wait_until(lambda: served.app.control.run(running).state == "succeeded", "the end")
+
+
+def test_deleted_while_down_is_retired_at_start_and_returns_without_its_past(
+    serve: Serve, jobs: Jobs
+) -> None:
+    jobs.sql("accounting", 'every = "1h"')
+    before = serve(jobs).load()
+    before.app.control.pause("accounting", "incident")
+    old = before.schedule("accounting")
+    before.app.stop()
+    jobs.remove("accounting")
+    jobs.sql("other")
+    down = serve(jobs)
+    down.app.start()
+    assert list(down.registered()) == ["other"]
+    assert not down.schedule("accounting").enabled
+    down.app.stop()
+    jobs.sql("accounting", 'every = "1h"')
+    back = serve(jobs).load()
+    new = back.schedule("accounting")
+    assert (new.id, new.enabled, new.paused, new.paused_reason) == (
+        old.id, True, True, "incident",
+    )  # fmt: skip
+    assert new.next_fire_at == old.next_fire_at
+
+
+def test_a_folder_that_is_not_there_at_start_retires_nothing(serve: Serve, jobs: Jobs) -> None:
+    jobs.sql("accounting")
+    serve(jobs).load().app.stop()
+    jobs.root.rename(jobs.root.with_name("unmounted"))
+    after = serve(jobs)
+    after.app.start()
+    assert list(after.registered()) == ["accounting"]
+
+
+def test_two_checkouts_of_one_origin_leave_each_other_alone(serve: Serve, tmp_path: Path) -> None:
+    one, two = Jobs(tmp_path / "one" / "jobs.d"), Jobs(tmp_path / "two" / "jobs.d")
+    one.sql("shared")
+    one.sql("only_one")
+    two.sql("shared")
+    two.sql("only_two")
+    a, b = serve(one), serve(two)
+    for served in (a, b):
+        served.app.start()
+        served.folder._loop.stop(9)
+    assert list(a.registered()) == ["only_one", "only_two", "shared"]
+    one.remove("shared")
+    a.settle()
+    assert "shared" in a.registered()
+    two.remove("shared")
+    b.settle()
+    assert list(a.registered()) == ["only_one", "only_two"]
+    for served in (a, b):  # however long they look at each other
+        served.time.now += 100
+        served.look()
+        served.time.now += 100
+        served.look()
+    assert list(a.registered()) == ["only_one", "only_two"]
+
+
+def test_a_newer_checkout_wins_and_an_older_one_stands_back(serve: Serve, tmp_path: Path) -> None:
+    one, two = Jobs(tmp_path / "one" / "jobs.d"), Jobs(tmp_path / "two" / "jobs.d")
+    one.sql("shared", 'every = "1h"')
+    two.sql("shared", 'every = "2h"')
+    a = serve(one)
+    a.app.start()
+    b = serve(two)
+    b.app.start()
+    assert a.schedule("shared").expr == "2h"
+    a.app.stop()
+    again = serve(one)
+    again.app.start()
+    assert again.schedule("shared").expr == "2h"
+    one.sql("shared", 'every = "3h"')
+    again.folder._loop.stop(9)
+    again.settle()
+    assert again.schedule("shared").expr == "3h"
+
+
+def test_what_another_retired_by_mistake_is_put_again(served: Served, jobs: Jobs) -> None:
+    jobs.sql("accounting")
+    served.load()
+    served.app.storage.retire_job("accounting", "jobs.d", None, ACTOR, live_seconds=30)
+    served.time.now += 60
+    served.look()
+    assert served.schedule("accounting").enabled
+    assert served.error("accounting") == ""
+
+
+# Around it
+
+
+def test_load_and_reload_cover_files(served: Served, jobs: Jobs) -> None:
+    jobs.sql("accounting")
+    served.app.load()
+    assert served.names() == ["accounting"]
+    jobs.sql("accounting", 'every = "2h"')
+    jobs.sql("more")
+    served.app.reload()
+    assert served.names() == ["accounting", "more"]
+    assert served.schedule("accounting").expr == "2h"
+
+
+def test_an_app_without_jobs_dir_serves_no_folder(
+    tmp_path: Path, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import rota
+
+    monkeypatch.chdir(tmp_path)
+    jobs.python("cleanup")
+    app = rota.Rota("sqlite:///:memory:")
+    app.load()
+    assert app.jobs() == []
+    app.close()
+
+
+def test_a_test_app_serves_files_in_virtual_time(jobs: Jobs) -> None:
+    jobs.python("cleanup", "every = '1h'\ndef run(ctx):\n    return 1\n")
+    app = TestApp(jobs_dir=str(jobs.root))
+    app.advance("3h")
+    assert [run.state for run in app.runs("cleanup")] == ["succeeded"] * 3
+    app.close()
+
+
+def test_a_store_that_is_away_loses_nothing(
+    served: Served, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rota.errors import Unavailable
+
+    jobs.sql("accounting")
+    served.load()
+    jobs.sql("more")
+    jobs.remove("accounting")
+    store = served.app.storage
+
+    def away(*args: object, **options: object) -> object:
+        raise Unavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "put_definitions", away)
+        served.look()
+        served.time.now += 1.0
+        with pytest.raises(Unavailable):
+            served.look()
+    served.look()
+    assert list(served.registered()) == ["more"]
+
+
+def test_a_folder_is_made_once(served: Served) -> None:
+    assert isinstance(served.app.serve_folder(), Folder)
+    assert served.app.serve_folder() is served.folder
