@@ -130,7 +130,9 @@ class Served:
         return self.app.control.schedule(name)
 
 
-def wait_until(happens: Callable[[], object], what: str = "it", seconds: float = PATIENCE) -> None:
+def wait_until(
+    happens: Callable[[], object], what: object = "it", seconds: float = PATIENCE
+) -> None:
     until = time.monotonic() + seconds
     while not happens():
         assert time.monotonic() < until, f"{what} did not happen"

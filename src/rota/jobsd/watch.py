@@ -17,6 +17,7 @@ log = logging.getLogger("rota.jobsd")
 
 # Changes are handed on in groups; the quiet period is kept by who is told.
 GROUP_MS, STEP_MS = 200, 50
+ATTACHED_MS = 500  # after this time without a change the notifier says so, and surely watches
 RESCAN_SECONDS = 10.0
 BLIND_RESCAN_SECONDS = 1.0
 
@@ -27,7 +28,12 @@ class Watch:
     def __init__(self, root: Path, changed: Callable[[], None]) -> None:
         self.root, self.changed = root.absolute(), changed
         self._folder = _Watcher(self.root, changed, recursive=True)
-        self._above = _Watcher(self.root.parent, changed, recursive=False, only=self.root)
+        self._above = _Watcher(self.root.parent, self._replaced, recursive=False, only=self.root)
+
+    def _replaced(self) -> None:
+        # Its number does not tell: the one that took its place may have got that of one before.
+        self._folder.forget()
+        self.changed()
 
     def follow(self) -> None:
         """Watch what is at that place now; cheap if it is what was watched already."""
@@ -56,12 +62,16 @@ class _Watcher:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
+    def forget(self) -> None:
+        """It may be another folder by now; the next `follow` begins anew."""
+        self._identity = None
+
     def follow(self) -> None:
         identity = _identity(self.path)
         alive = self._thread is not None and self._thread.is_alive()
         if identity == self._identity and (alive or identity is None or self.blind):
             return
-        self.stop()
+        self.stop()  # also where it is not there any more
         self._identity, self.blind = identity, False
         if identity is not None:
             self._stop = threading.Event()
@@ -79,17 +89,22 @@ class _Watcher:
         from watchfiles import watch
 
         try:
-            for _ in watch(
+            blind = True  # what changed before the notifier was there, nobody told
+            for changes in watch(
                 self.path,
                 watch_filter=self._concerns,
                 debounce=GROUP_MS,
                 step=STEP_MS,
                 stop_event=stop,
+                rust_timeout=ATTACHED_MS,
+                yield_on_timeout=True,
                 raise_interrupt=False,
                 recursive=self.recursive,
                 ignore_permission_denied=True,
             ):
-                self.changed()
+                if changes or blind:
+                    self.changed()
+                blind = False
         except Exception as fault:  # no more watches to be had, or the folder went away just now
             if not stop.is_set() and self.path.exists():
                 self.blind = True
