@@ -37,7 +37,7 @@ from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
 from rota.flow.control import Control
 from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_job
-from rota.flow.events import Events, Listener, RunEvent
+from rota.flow.events import Events, Listener, RunEvent, Sources, ended_event
 from rota.flow.service import PARTS, Service, ServiceOptions
 from rota.model.duration import parse_duration
 from rota.model.job import DEFAULT_QUEUE, Job
@@ -102,6 +102,9 @@ class Rota:
         self._given: dict[str, Executor] = {}
         self._equip()
         self._jobs: dict[str, Job] = {}
+        self.events.sources = Sources(
+            self._jobs, lambda schedule_id: self.storage.schedule_words(schedule_id)
+        )
         self._schedules: dict[str, Schedule] = {}
         self._storage = storage
         self._saved: set[str] = set()
@@ -325,7 +328,12 @@ class Rota:
             hearer_of=self._hearer_of,
             changed=self._changed,
             retention=self._retention(),
+            ended=self._tell_cancelled,
         )
+
+    def _tell_cancelled(self, run: Run) -> None:
+        if self.events.wants("job.cancelled"):
+            self.events.emit("job.cancelled", ended_event(run), run.schedule_id)
 
     def enqueue(
         self,

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from rota.flow.rescue import Rescue
 from rota.flow.run import Execution, Owner, execute
 from rota.flow.settle import Settler
 from rota.model.duration import parse_duration
+from rota.model.limits import PAGE
 from rota.model.run import Claimed, Run
 from rota.storage.protocol import Storage
 from rota.storage.store import open_store
@@ -85,7 +87,8 @@ class Driver:
             notes=self._notes,
             lease=LEASE,
             target=TARGET,
-            done=lambda one, outcome: self._settler.put(one.run, outcome),
+            # Time stands still while a handler runs.
+            done=lambda one, outcome: self._settler.put(one.run, outcome, timedelta(0)),
         )
         self._fire = Fire(storage, monotonic=clock.monotonic, fired=lambda: None)
         self._promote = Promote(storage, promoted=lambda: None)
@@ -130,7 +133,8 @@ class Driver:
         # In this thread, whatever the job's isolation: a debugger and a monkeypatch reach it.
         job = replace(self.app._jobs[run.job], isolation="thread")
         execution = Execution(run, job, self._owner)
-        announce(self.app.events, run)
+        attempts = functools.partial(self.storage.list_attempts, run.seq, limit=PAGE)
+        announce(self.app.events, run, attempts)
         execute(execution, self.app.executors.get(job.executor).run)
         while self._settler.step() == 0.0:
             pass

@@ -204,12 +204,14 @@ def settle(
     retry: Retry | None = None,
     max_lost: int = 3,
     on_terminated: OnTerminated | None = None,
+    ran_for: timedelta | None = None,
     **outcome: Any,
 ) -> list[Settled]:
     """End the attempt. Without `retry` the run has three attempts, a second apart."""
     told = Outcome(kind=kind, **outcome)
     policy = retry or Retry(max_attempts=3, delay=timedelta(seconds=1))
-    return store.settle([decide(run, told, retry=policy, max_lost=max_lost)], on_terminated)
+    one = decide(run, told, retry=policy, max_lost=max_lost, ran_for=ran_for)
+    return store.settle([one], on_terminated)
 
 
 def rescue(store: Store, max_lost: int = 3) -> list[Settled]:

@@ -251,7 +251,8 @@ def test_every_other_attempt_leaves_a_row(store: Store, clock: VirtualClock) -> 
     for kind in ("failed", "released", "timed_out", "succeeded"):
         run = claim_one(store)
         clock.advance("1s")
-        settle(store, run, kind, error="boom" if kind == "failed" else None)
+        error = "boom" if kind == "failed" else None
+        settle(store, run, kind, error=error, ran_for=timedelta(seconds=1))
         clock.advance("1m")
         store.promote(10)
     rows = store.list_attempts(run.seq, limit=9)
@@ -263,6 +264,16 @@ def test_every_other_attempt_leaves_a_row(store: Store, clock: VirtualClock) -> 
         assert row.started_at is not None
         assert row.finished_at == row.started_at + timedelta(seconds=1)
     assert store.list_attempts(run.seq, limit=2) == rows[:2]
+
+
+@pytest.mark.parametrize("kind", ["released", "cancelled"])
+def test_an_attempt_that_never_began_has_no_start(store: Store, kind: str) -> None:
+    enqueue(store)
+    run = claim_one(store)
+    settle(store, run, kind)
+    (row,) = store.list_attempts(run.seq, limit=9)
+    assert (row.outcome, row.started_at) == (kind, None)
+    assert row.finished_at is not None
 
 
 @pytest.mark.parametrize(("kind", "outcome"), [("snoozed", "released"), ("paused", "released")])

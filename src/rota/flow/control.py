@@ -26,14 +26,15 @@ from rota.model.redact import redact_args, redact_columns, redact_text
 from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run, begins_run_id
 from rota.model.schedule import Schedule
-from rota.model.transitions import STATES, sources
+from rota.model.transitions import CANCELLED, STATES, sources
 from rota.storage.protocol import Actor, Storage
 
 SHORTEST_ID = 6
 
 
 class Control:
-    """`actor` says who asks; `changed` is told after each write so that loops look at once."""
+    """`actor` says who asks; `changed` is told after each write so that loops look at once,
+    `ended` of each run that ended by it."""
 
     def __init__(
         self,
@@ -43,9 +44,10 @@ class Control:
         hearer_of: FindHearer,
         changed: Callable[[], None] = lambda: None,
         retention: Retention | None = None,
+        ended: Callable[[Run], None] = lambda run: None,
     ) -> None:
         self.storage, self.actor = storage, actor
-        self.hearer_of, self.changed = hearer_of, changed
+        self.hearer_of, self.changed, self.ended = hearer_of, changed, ended
         self.retention = retention or Retention()
 
     def as_actor(self, actor: Actor) -> Control:
@@ -56,6 +58,7 @@ class Control:
             hearer_of=self.hearer_of,
             changed=self.changed,
             retention=self.retention,
+            ended=self.ended,
         )
 
     # Reading
@@ -251,6 +254,8 @@ class Control:
         ask = None if hearer is None else asking(hearer)
         told = self.storage.cancel_run(run_id, _reason(reason), self.actor, ask, running=running)
         self.changed()
+        if told.state == CANCELLED:  # at once: no worker had it
+            self.ended(told)
         return redact_args(told)
 
     def redo(

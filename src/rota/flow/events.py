@@ -1,7 +1,11 @@
 """Lifecycle events, told to listeners in the process that settles.
 
-`job.started` once per run; `job.completed`, `job.failed`, `job.cancelled` once at its end;
-`attempt.*` for each try. A listener that raises is logged and harms nobody.
+`job.started` once per run, with the first attempt that begins; `job.completed`, `job.failed`,
+`job.cancelled` once at its end, and again at the end of each redo; `attempt.*` for each try. A
+listener that raises is logged and harms nobody.
+
+What most events are made of is in the claimed run already. The rest (where the job's file is, what
+its schedule says) is asked for when somebody is told, by the thread that tells.
 """
 
 from __future__ import annotations
@@ -11,18 +15,22 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rota.errors import Invalid
+from rota.errors import Invalid, RotaError
+from rota.model.job import Job
 from rota.model.outcome import KINDS, Settlement
-from rota.model.run import Claimed
+from rota.model.redact import redact_text
+from rota.model.run import Attempt, Claimed, Run
 
 log = logging.getLogger("rota.events")
 
 QUEUED = 10_000
 LINES_PER_SECOND = 100
+WORDS_SECONDS = 10.0
+WORDS_KEPT = 10_000
 
 NAMES = (
     "job.started", "job.completed", "job.failed", "job.cancelled", "attempt.started",
@@ -32,7 +40,8 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """What a listener is given."""
+    """What a listener is given. `schedule` is the cron text, interval or instant of the schedule
+    that made the run, `duration_ms` the time its handler took in this attempt."""
 
     name: str
     run_id: str
@@ -42,9 +51,42 @@ class RunEvent:
     error: str | None = None
     file_path: str | None = None
     schedule: str | None = None
+    schedule_name: str | None = None
 
 
 Listener = Callable[[RunEvent], None]
+Words = tuple[str, str]  # the name of a schedule, and what it says
+
+
+class Sources:
+    """Where events find what is not in a claimed run. What a schedule says is asked for again
+    after WORDS_SECONDS: somebody may have edited it."""
+
+    def __init__(self, jobs: Mapping[str, Job], words_of: Callable[[int], Words | None]) -> None:
+        self._jobs, self._words_of = jobs, words_of
+        self._words: dict[int, tuple[float, Words | None]] = {}
+
+    def complete(self, event: RunEvent, schedule_id: int | None) -> RunEvent:
+        job = self._jobs.get(event.name)
+        path = None if job is None else job.spec.get("file") or job.spec.get("folder")
+        name, expr = self._find(schedule_id) or (None, None)
+        error = None if event.error is None else redact_text(event.error)
+        return replace(event, file_path=path, schedule=expr, schedule_name=name, error=error)
+
+    def _find(self, schedule_id: int | None) -> Words | None:
+        if schedule_id is None:
+            return None
+        asked_at, words = self._words.get(schedule_id, (float("-inf"), None))
+        if time.monotonic() - asked_at > WORDS_SECONDS:
+            try:
+                words = self._words_of(schedule_id)
+            except Exception as fault:  # the event must be told all the same
+                log.debug("what schedule %d says is not known now: %s", schedule_id, fault)
+                return words
+            if len(self._words) >= WORDS_KEPT:
+                self._words.clear()
+            self._words[schedule_id] = (time.monotonic(), words)
+        return words
 
 
 class Events:
@@ -53,7 +95,8 @@ class Events:
         self._lines: dict[str, Listener] = {}
         self._more: Callable[[int], None] = lambda count: None
         self._second, self._written, self._passed_over = 0.0, 0, 0
-        self._queue: queue.Queue[tuple[str, RunEvent] | None] = queue.Queue(QUEUED)
+        self._queue: queue.Queue[tuple[str, RunEvent, int | None] | None] = queue.Queue(QUEUED)
+        self.sources = Sources({}, lambda schedule_id: None)
         self._thread: threading.Thread | None = None
 
     def on(self, name: str, listener: Listener) -> None:
@@ -82,16 +125,16 @@ class Events:
     def ended_unheard(self, count: int) -> None:
         self._passed_over += count
 
-    def emit(self, name: str, event: RunEvent) -> None:
+    def emit(self, name: str, event: RunEvent, schedule_id: int | None = None) -> None:
         """Tell listeners: at once, or by the thread of a running service, so that a slow
         listener delays no settle."""
         if self._thread is None:
-            self._tell(name, event)
+            self._tell(name, event, schedule_id)
             return
         if not self._thread.is_alive():
             self.start()
         try:
-            self._queue.put_nowait((name, event))
+            self._queue.put_nowait((name, event, schedule_id))
         except queue.Full:
             log.error("listeners are %d events behind; %s is not told", QUEUED, name)
 
@@ -117,11 +160,12 @@ class Events:
             except BaseException:  # raised in this thread from outside: it goes on
                 continue
 
-    def _tell(self, name: str, event: RunEvent) -> None:
+    def _tell(self, name: str, event: RunEvent, schedule_id: int | None) -> None:
         listeners = [*self._listeners.get(name, ())]
         if name in self._lines and self._has_room():
             self._written += 1
             listeners.append(self._lines[name])
+        event = self.sources.complete(event, schedule_id)
         for listener in listeners:
             try:
                 listener(event)
@@ -150,9 +194,31 @@ def started_event(run: Claimed) -> RunEvent:
     )
 
 
-def announce(events: Events, run: Claimed) -> None:
-    """An attempt begins, and with the first one the run."""
-    if run.attempt == 1 and events.wants("job.started"):
-        events.emit("job.started", started_event(run))
+def announce(events: Events, run: Claimed, attempts: Callable[[], Sequence[Attempt]]) -> None:
+    """An attempt begins, and with the first one the run. `attempts` are those that have ended:
+    asked for when the number does not tell whether one of them had begun."""
+    if events.wants("job.started") and not _has_begun(run, attempts):
+        events.emit("job.started", started_event(run), run.schedule_id)
     if events.wants("attempt.started"):
-        events.emit("attempt.started", started_event(run))
+        events.emit("attempt.started", started_event(run), run.schedule_id)
+
+
+def _has_begun(run: Claimed, attempts: Callable[[], Sequence[Attempt]]) -> bool:
+    if run.attempt == 1 or run.failures:
+        return run.attempt > 1
+    try:
+        return any(one.started_at is not None for one in attempts())
+    except RotaError as fault:  # better not told than told twice
+        log.debug("run %s: whether it had begun is not known now: %s", run.id, fault)
+        return True
+
+
+def ended_event(run: Run) -> RunEvent:
+    """The end of a run that no attempt brought about."""
+    return RunEvent(
+        name=run.job,
+        run_id=run.id,
+        attempt=run.attempt,
+        scheduled_at=run.occurrence or run.due_at,
+        error=run.error,
+    )

@@ -189,7 +189,7 @@ class Settler:
                 names.append(_ENDS[state])
             wanted = [name for name in names if self.events.wants(name)]
             for name in wanted:
-                self.events.emit(name, run_event(one))
+                self.events.emit(name, run_event(one), one.run.schedule_id)
             if not wanted:
                 self.events.ended_unheard(1)
         if states and not plain:

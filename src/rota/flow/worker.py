@@ -44,6 +44,7 @@ LOOP_STOP_SECONDS = 10.0
 LOST_KEPT = 10_000
 STAND_BY_SECONDS = 0.002
 GIVE_BACK_SECONDS = 1.0
+ATTEMPTS_SEEN = 500
 
 
 class Executors(Protocol):
@@ -248,7 +249,10 @@ class Worker:
     def _announce(self, execution: Execution) -> None:
         if not execution.announced:
             execution.announced = True
-            announce(self.events, execution.run)
+            run = execution.run
+            announce(
+                self.events, run, lambda: self.storage.list_attempts(run.seq, limit=ATTEMPTS_SEEN)
+            )
 
     # Threads
 

@@ -70,6 +70,12 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     def attempt_outcome(self) -> str:
         return "released" if self.outcome.kind in ("snoozed", "paused") else self.outcome.kind
 
+    @property
+    def never_began(self) -> bool:
+        """True if it was given back, or ended, while it waited for a slot of its worker. Of a
+        lost one nobody knows."""
+        return self.ran_for is None and self.outcome.kind in ("released", "cancelled")
+
 
 def settle(
     run: Claimed,

@@ -66,6 +66,11 @@ class ScheduleScript(FireScript):
             )
         self._record(tx, old, missed)
 
+    def schedule_words(self, schedule_id: int) -> tuple[str, str] | None:
+        """The name of a schedule and what it says; None if it was dropped."""
+        found = self.engine.read(lambda tx: tx.all("schedules_by_id", ids=[schedule_id]))
+        return (found[0]["name"], found[0]["expr"]) if found else None
+
     def schedule_named(self, name: str) -> Schedule:
         return self.engine.read(lambda tx: self._schedule(tx, name))
 

@@ -169,7 +169,8 @@ def _attempt_row(settlement: Settlement, row: Row) -> Row:
         "run_seq": settlement.run.seq,
         "number": settlement.run.attempt,
         "worker_id": row["worker_id"],
-        "started_at": row["started_at"],
+        # One that was let go before its handler began has never started.
+        "started_at": None if settlement.never_began else row["started_at"],
         "outcome": settlement.attempt_outcome,
         "error": settlement.outcome.error,
     }
