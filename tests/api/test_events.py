@@ -155,7 +155,7 @@ def test_an_event_says_what_its_schedule_says(driven: Driven) -> None:
     driven.drain()
     for name in ("job.started", "attempt.started", "attempt.failed", "job.failed"):
         first, second = watch.events(name)
-        assert (first.schedule, first.schedule_name) == ("1h", "hourly"), name
+        assert (first.schedule, first.schedule_name) == ("every 1h", "hourly"), name
         assert (second.run_id, second.schedule, second.schedule_name) == (asked.id, None, None)
     (failed, _) = watch.events("job.failed")
     assert "secret" not in str(failed.error)
@@ -176,7 +176,9 @@ def test_an_edited_schedule_is_asked_for_again(
         driven.app.load()
         driven.advance("2 hours")
         passed[0] += 6.0
-    assert [event.schedule for event in watch.events("job.completed")] == ["1h", "1h", "1h", "2h"]
+    assert [event.schedule for event in watch.events("job.completed")] == [
+        "every 1h", "every 1h", "every 1h", "every 2h",
+    ]  # fmt: skip
 
 
 def test_an_event_is_told_also_when_the_store_is_away(

@@ -40,8 +40,8 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """What a listener is given. `schedule` is the cron text, interval or instant of the schedule
-    that made the run, `duration_ms` the time its handler took in this attempt."""
+    """What a listener is given. `schedule` is what the schedule says that made the run (a
+    cron text, `every 5m`, `once …`), `duration_ms` the time its handler took in this attempt."""
 
     name: str
     run_id: str

@@ -67,9 +67,12 @@ class ScheduleScript(FireScript):
         self._record(tx, old, missed)
 
     def schedule_words(self, schedule_id: int) -> tuple[str, str] | None:
-        """The name of a schedule and what it says; None if it was dropped."""
+        """The name of a schedule and what it says, as the view `jobs` does; None if dropped."""
         found = self.engine.read(lambda tx: tx.all("schedules_by_id", ids=[schedule_id]))
-        return (found[0]["name"], found[0]["expr"]) if found else None
+        if not found:
+            return None
+        kind, expr = found[0]["kind"], found[0]["expr"]
+        return found[0]["name"], expr if kind == "cron" else f"{kind} {expr}"
 
     def schedule_named(self, name: str) -> Schedule:
         return self.engine.read(lambda tx: self._schedule(tx, name))
