@@ -27,6 +27,7 @@ from rota.storage.protocol import Storage
 PARTS = ("scheduler", "worker")
 LOOP_STOP_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 0.02
+WORKER_FIRST_SECONDS = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,7 @@ class Service:
             self.worker.start()
         for loop in self.loops.values():
             loop.start()
-        self._unlisten = self.storage.listen(self.wake_all)
+        self._unlisten = self.storage.listen(self._heard)
 
     def stop(self, grace: float | None) -> None:
         """Fire nothing more, then let the worker end its runs within `grace` seconds."""
@@ -149,6 +150,14 @@ class Service:
         if self.worker is not None:
             self.worker.wake()
         self.loops["promote"].wake()
+
+    def _heard(self) -> None:
+        """Another process changed something, most often it made a run: the worker looks before the
+        other loops get in its way."""
+        if self.worker is not None:
+            self.worker.wake()
+            time.sleep(WORKER_FIRST_SECONDS)
+        self.wake_all()
 
     def wake_all(self) -> None:
         """Something changed that this process did not do itself."""
