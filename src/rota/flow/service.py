@@ -157,12 +157,15 @@ class Service:
         if self.worker is not None:
             self.worker.wake()
             time.sleep(WORKER_FIRST_SECONDS)
-        self.wake_all()
+        self._wake_loops()
 
     def wake_all(self) -> None:
         """Something changed that this process did not do itself."""
         if self.worker is not None:
             self.worker.wake()
+        self._wake_loops()
+
+    def _wake_loops(self) -> None:
         for name in ("fire", "promote"):
             if name in self.loops:
                 self.loops[name].wake()
