@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         WrongSchema,
     )
     from rota.executors.context import Context
+    from rota.model.files import KeptFile
     from rota.model.verdicts import Cancel, Retry, Snooze
     from rota.task import Task
 
@@ -37,6 +38,7 @@ __all__ = [
     "Conflict",
     "Context",
     "Invalid",
+    "KeptFile",
     "LockNotHeld",
     "MissingExtra",
     "ReadOnly",
@@ -59,6 +61,7 @@ __version__ = VERSION
 _HOMES = {
     "Rota": "rota.app",
     "Context": "rota.executors.context",
+    "KeptFile": "rota.model.files",
     "Cancel": "rota.model.verdicts",
     "Retry": "rota.model.verdicts",
     "Snooze": "rota.model.verdicts",

@@ -31,7 +31,7 @@ from rota.config import Settings, load_settings
 from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable
 from rota.executors.loading import MAIN
 from rota.executors.protocol import Executor, HearsTermination
-from rota.executors.python import PythonExecutor
+from rota.executors.python import PythonExecutor, Texts
 from rota.executors.registry import Registry
 from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
@@ -100,6 +100,7 @@ class Rota:
         self.executors = Registry({"sql": _sql_executor})
         self._functions: dict[str, Callable[..., Any]] = {}
         self._given: dict[str, Executor] = {}
+        self._texts: Texts = {}
         self._equip()
         self._jobs: dict[str, Job] = {}
         self.events.sources = Sources(
@@ -255,8 +256,8 @@ class Rota:
             own = self._jobs.get(job.name)
             if own is not None and own.source != "file":
                 raise Conflict(f"the app has a job {job.name!r} as well; rename one of them")
-            if source and (keep := getattr(self.python, "keep", None)) is not None:
-                keep(job, source)
+            if source:
+                self.python.keep(job, source)
             self._jobs[job.name] = job
             self._filed.add(job.name)
 
@@ -266,7 +267,7 @@ class Rota:
             if name in self._filed:
                 self._filed.discard(name)
                 del self._jobs[name]
-                getattr(self.python, "forget", lambda name: None)(name)
+                self.python.forget(name)
 
     def tell_jobs(self) -> str | None:
         """Say in the store which jobs this worker has; its id, None if no worker runs here."""
@@ -546,7 +547,7 @@ class Rota:
 
     def _equip(self) -> None:
         """Executors of this process. A closed one does not run again, so each life has its own."""
-        self.python = PythonExecutor()
+        self.python = PythonExecutor(texts=self._texts)
         for name, function in self._functions.items():
             self.python.register(name, function)
         for name, executor in {"python": self.python, **self._given}.items():

@@ -20,13 +20,16 @@ from rota.executors.signatures import Function, Handler, handler_of
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 
+Texts = dict[str, dict[str, bytes]]  # of file jobs, by name and version
+
 
 class PythonExecutor:
     name = "python"
 
-    def __init__(self, *, kill_after: float = KILL_AFTER) -> None:
+    def __init__(self, *, kill_after: float = KILL_AFTER, texts: Texts | None = None) -> None:
+        """`texts` are kept by whoever makes another executor after this one is closed."""
         self._registered: dict[str, Handler] = {}
-        self._texts: dict[str, dict[str, bytes]] = {}
+        self._texts: Texts = {} if texts is None else texts
         self._loader = Loader()
         self._loop = EventLoop()
         self._children = Children(kill_after=kill_after)
