@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from rota.errors import Invalid, MissingExtra, RotaError, StorageError, Unavailable
@@ -26,6 +27,7 @@ class _Shared:
         self.path, self.root, self.handles = path, root, 0
         self.write_lock = threading.RLock()
         self.run_lock = threading.Lock()
+        self.listeners: list[Callable[[], None]] = []
 
 
 class Instance:
@@ -50,6 +52,18 @@ class Instance:
         if self._closed:
             raise Unavailable(f"{self.path} was closed in this process; open it again")
         return self._shared.root.cursor()
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have `wake` among those whom a commit to Rota's tables concerns."""
+        self._shared.listeners.append(wake)
+
+    def stop_listening(self, wake: Callable[[], None]) -> None:
+        if wake in self._shared.listeners:
+            self._shared.listeners.remove(wake)
+
+    def listeners(self) -> tuple[Callable[[], None], ...]:
+        """Everybody who listens to this database, by any handle."""
+        return tuple(self._shared.listeners)
 
     def close(self) -> None:
         """Give the handle back. May be called again."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from rota.storage.store import Store, open_store
-from tests.conformance.support import Place, PostgresPlace, SqlitePlace, VirtualClock, put_job
+from tests.conformance.support import (
+    DuckdbPlace,
+    Place,
+    PostgresPlace,
+    SqlitePlace,
+    VirtualClock,
+    put_job,
+)
 from tests.support.postgres import Server
 
-ENGINES = ("sqlite", "postgres")
+ENGINES = ("sqlite", "postgres", "duckdb")
 
 
 @pytest.fixture
@@ -45,6 +53,14 @@ def postgres_place(
         place = PostgresPlace(url, clock)
         yield place
         place.close()
+
+
+@pytest.fixture
+def duckdb_place(clock: VirtualClock) -> Iterator[Place]:
+    place = DuckdbPlace(f"duckdb:///:memory:{uuid4().hex}", clock)
+    place.open().migrate()
+    yield place
+    place.close()
 
 
 @pytest.fixture(params=ENGINES)

@@ -15,6 +15,7 @@ from uuid import uuid4
 import psycopg
 import sqlalchemy
 
+from rota.duckdb_instances import open_instance, path_from_url
 from rota.model.definition import Definition
 from rota.model.duration import parse_duration
 from rota.model.job import Job
@@ -153,6 +154,29 @@ class PostgresPlace(Place):
 
     def table(self, name: str) -> str:
         return f"rota_data.{name}"
+
+
+class DuckdbPlace(Place):
+    """In memory, by a name of its own: stores that open it share it like threads of a process."""
+
+    engine = "duckdb"
+
+    def __init__(self, url: str, clock: VirtualClock) -> None:
+        super().__init__(url, clock)
+        self.instance = self.keep(open_instance(path_from_url(url)))
+
+    def begin(self) -> Any:
+        cursor = self.autocommit()
+        cursor.begin()
+        return cursor
+
+    def autocommit(self) -> Any:
+        cursor = self.keep(self.instance.cursor())
+        cursor.execute("SET TimeZone = 'UTC'")
+        return cursor
+
+    def table(self, name: str) -> str:
+        return f"_rota_data.{name}"
 
 
 # Runs

@@ -1,4 +1,4 @@
-"""SQLite in memory: the store of tests and trials keeps the same promises in one process."""
+"""Stores in memory: those of tests and trials keep the same promises in one process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ from tests.conformance.support import (
 )
 
 
+@pytest.fixture(params=["sqlite:///:memory:", "duckdb:///:memory:"])
+def url(request: pytest.FixtureRequest) -> str:
+    address: str = request.param
+    return address
+
+
 @pytest.fixture
-def store(clock: VirtualClock) -> Iterator[Store]:
-    opened = open_store("sqlite:///:memory:", clock=clock)
+def store(url: str, clock: VirtualClock) -> Iterator[Store]:
+    opened = open_store(url, clock=clock)
     opened.migrate()
     put_job(opened)
     yield opened
@@ -47,8 +53,8 @@ def test_threads_share_it(store: Store) -> None:
     assert len(seqs) == len(set(seqs)) == 200
 
 
-def test_each_is_a_world_of_its_own(store: Store, clock: VirtualClock) -> None:
-    other = open_store("sqlite:///:memory:", clock=clock)
+def test_each_is_a_world_of_its_own(store: Store, url: str, clock: VirtualClock) -> None:
+    other = open_store(url, clock=clock)
     other.migrate()
     enqueue_many(other, 3)
     assert all_runs(store) == []

@@ -266,10 +266,13 @@ def test_a_text_that_a_run_has_is_not_pruned(
 def test_a_failed_statement_cannot_be_committed(store: Store, effects: Place, run: Claimed) -> None:
     """On engines where a failed statement spoils its transaction, a COMMIT would undo it
     silently."""
+    bad = "SELECT * FROM nowhere"
+    if effects.engine == "duckdb":  # it forgives what it refuses before it begins
+        bad = "SELECT CAST('nowhere' AS INTEGER)"
     with store.step(key(run), LEASE) as step:
         step.connection.execute("INSERT INTO effects (step) VALUES (1)")
         with pytest.raises(Exception, match="nowhere"):
-            step.connection.execute("SELECT * FROM nowhere")
+            step.connection.execute(bad)
         if effects.engine == "sqlite":
             step.commit(StepDone())
             return
@@ -381,6 +384,8 @@ def test_what_a_step_sets_for_its_session_reaches_nobody_else(
 
 
 def test_a_deferred_constraint_fails_the_step(store: Store, place: Place, run: Claimed) -> None:
+    if place.engine == "duckdb":
+        pytest.skip("every constraint is checked at once there")
     place.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
     place.execute(
         "CREATE TABLE children (parent INTEGER REFERENCES parents (id) "
@@ -402,7 +407,7 @@ def test_an_attached_file_is_committed_before_the_mark(
     store: Store, effects: Place, run: Claimed, tmp_path: Path
 ) -> None:
     if effects.engine != "sqlite":
-        pytest.skip("other databases are not part of a transaction there")
+        pytest.skip("a transaction writes one database there; for DuckDB see test_duckdb.py")
     store.begin_step(key(run), FILES[0])
     with store.step(key(run), LEASE) as step:
         step.connection.execute(f"ATTACH '{tmp_path}/other.db' AS other")

@@ -40,6 +40,8 @@ def test_another_process_wakes_us(place: Place, woken: threading.Event, times: i
 def test_a_caller_that_commits_wakes_us(
     store: Store, place: Place, woken: threading.Event, times: int
 ) -> None:
+    if place.engine == "duckdb":
+        pytest.skip("nobody hears a commit on a caller's connection; the next look finds it")
     other = place.open()
     for _ in range(times):
         caller = place.begin()

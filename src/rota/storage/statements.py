@@ -52,6 +52,11 @@ def to_numbered(sql: str) -> str:
     return _PARAMETER.sub(lambda m: m[1] if m[1] else f"${numbers[m[2]]}", sql)
 
 
+def to_dollars(sql: str) -> str:
+    """`:name` as DuckDB writes it."""
+    return _PARAMETER.sub(lambda m: m[1] if m[1] else f"${m[2]}", sql)
+
+
 def parameters(sql: str) -> list[str]:
     """The names of the parameters, in order of first use."""
     return list(dict.fromkeys(m[2] for m in _PARAMETER.finditer(sql) if m[2]))

@@ -88,8 +88,13 @@ def open_store(
             from rota.storage.postgres.store import open_postgres
 
             return open_postgres(url, schema=schema, clock=clock, probe=probe, pool_size=pool_size)
+        case "duckdb":
+            from rota.storage.duckdb.store import open_duckdb
+
+            return open_duckdb(url, schema=schema, clock=clock, probe=probe)
         case _:
             shown = scheme if "://" in url else url
             raise Invalid(
-                f"database {shown!r} is unknown; use sqlite:///rota.db or postgresql://user@host/name"
+                f"database {shown!r} is unknown; use sqlite:///rota.db or "
+                "postgresql://user@host/name or duckdb:///warehouse.duckdb"
             )

@@ -1,0 +1,349 @@
+"""DuckDB: one file, one process.
+
+An old snapshot overwrites newer rows silently where the columns differ. So every write to our
+tables begins and ends its transaction inside the one write lock of the process, and reads what
+the one before it committed. Readers go on beside it, each on a cursor of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+
+from rota.duckdb_instances import MEMORY, open_instance
+from rota.errors import Unavailable, WrongConnection, WrongSchema
+from rota.storage.duckdb.connect import check_name, in_transaction, open_cursor, raw_connection
+from rota.storage.duckdb.faults import translate
+from rota.storage.duckdb.step import DuckdbStep
+from rota.storage.duckdb.transaction import DuckdbTransaction, Statement, Undone
+from rota.storage.engine import Clock, Probe, Row, T, Transaction
+from rota.storage.statements import load_migrations, load_statements
+
+LONG_WAIT_SECONDS = 0.5
+READERS = 8
+
+
+def system_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class DuckdbEngine:
+    """`path` ":memory:" is a world of its own, ":memory:name" is shared in the process."""
+
+    name = "duckdb"
+    one_writer = True
+    has_wake_channel = True
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        schema: str = "rota",
+        clock: Clock | None = None,
+        probe: Probe | None = None,
+    ) -> None:
+        self.path, self.schema = path, schema
+        self.url = f"duckdb:///{path}"
+        self.in_memory = path.startswith(MEMORY)
+        self.clock: Clock = clock or system_clock
+        self.probe = probe
+        self.prefix = f'"_{schema}_data".'
+        self.statements = {
+            name: Statement(sql)
+            for name, sql in load_statements("duckdb", self._substitutions).items()
+        }
+        self._process = os.getpid()
+        self._closed = False
+        self._readers: deque[duckdb.DuckDBPyConnection] = deque()
+        self._wakes: list[Callable[[], None]] = []
+        self._waits_since: float | None = None
+        self._blocked_at = float("-inf")
+        self.instance = open_instance(path)
+        try:
+            self._writer = self._open()
+            check_name(self._writer, path, schema)
+        except BaseException:
+            self.instance.close()
+            raise
+
+    @property
+    def _substitutions(self) -> dict[str, str]:
+        return {
+            "prefix": self.prefix,
+            "views": f'"_{self.schema}".',
+            "now": ":now::TIMESTAMPTZ",
+            "schema": self.schema,
+        }
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        with self._translated():
+            return open_cursor(self.instance)
+
+    # Transactions
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        with self._reader() as cursor:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            try:
+                return work(self._transaction("read", cursor))
+            finally:
+                cursor.execute("ROLLBACK")
+
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        with self._reader() as cursor:
+            return work(self._transaction("read", cursor))
+
+    @contextmanager
+    def _reader(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        self._check_process()
+        try:
+            cursor = self._readers.pop()
+        except IndexError:
+            cursor = self._open()
+        try:
+            with self._translated():
+                yield cursor
+        except BaseException:
+            cursor.close()  # whatever it was in the middle of ends with it
+            raise
+        if len(self._readers) < READERS and not self._closed:
+            self._readers.append(cursor)
+        else:
+            cursor.close()
+
+    def write(self, name: str, work: Callable[[Transaction], T]) -> T:
+        self._check_process()
+        with self._turn(), self._translated():
+            answer = self._write(name, work)
+        self._wake_others()
+        return answer
+
+    def _write(self, name: str, work: Callable[[Transaction], T]) -> T:
+        failed: dict[int, Exception] = {}
+        while True:
+            try:
+                self._writer.execute("BEGIN TRANSACTION")
+                transaction = DuckdbTransaction(self, name, self._writer, failed)
+                answer = work(transaction)
+                assert not transaction.broken, f"{name} went on after an error"
+                self._at(name, "before")
+                self._writer.execute("COMMIT")
+            except Undone as undone:
+                # Nobody else wrote meanwhile: it comes to the same place, and passes it over.
+                self._roll_back()
+                failed[undone.number] = undone.fault
+                continue
+            except BaseException:
+                self._roll_back()
+                raise
+            self._at(name, "after")
+            return answer
+
+    def _roll_back(self) -> None:
+        """Undo. A cursor that cannot even do that is not used again."""
+        try:
+            self._writer.execute("ROLLBACK")
+        except duckdb.Error:
+            self._writer.close()
+            self._writer = self._open()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The one write lock there is; remembers when that took long."""
+        self._waits_since = began = time.monotonic()
+        try:
+            self.instance.write_lock.acquire()
+        finally:
+            self._waits_since = None
+            if time.monotonic() - began > LONG_WAIT_SECONDS:
+                self._blocked_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self.instance.write_lock.release()
+
+    def blocked_within(self, seconds: float) -> bool:
+        now, since = time.monotonic(), self._waits_since
+        waits = since is not None and now - since > LONG_WAIT_SECONDS
+        return waits or now - self._blocked_at < seconds
+
+    def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
+        if not rows:
+            return []
+        return self.write(name, lambda tx: tx.many(name, rows))
+
+    def _at(self, name: str, side: str) -> None:
+        if self.probe is not None:
+            self.probe(f"{name}.commit.{side}")
+
+    def _transaction(self, name: str, cursor: duckdb.DuckDBPyConnection) -> DuckdbTransaction:
+        return DuckdbTransaction(self, name, cursor)
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise Unavailable(
+                f"{self.path} was opened before this process was forked; a DuckDB store belongs "
+                "to one process: use a SQLite or PostgreSQL store for several"
+            )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as fault:
+            raise translate(fault, self.path) from fault
+
+    @contextmanager
+    def step(self, name: str, stopped: Callable[[], bool]) -> Iterator[DuckdbStep]:
+        """The SQL of the step is not ours: what DuckDB says to it stays DuckDB's."""
+        self._check_process()
+        with self._translated():
+            step = DuckdbStep(self, name, self.instance.cursor())
+        try:
+            yield step
+        finally:
+            step.end()
+
+    # A caller's transaction
+
+    def on_connection(
+        self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True
+    ) -> T:
+        """The caller's transaction began outside the write lock, so `work` may only insert."""
+        self._check_process()
+        raw = raw_connection(connection)
+        with self._translated():
+            if not in_transaction(raw):
+                raise WrongConnection(
+                    "the connection has no open transaction; begin one (BEGIN) so that the run "
+                    "exists exactly if you commit"
+                )
+            self._same_store(raw)
+            try:
+                return work(self._transaction("enqueue_on", raw))
+            except BaseException:
+                _poison(raw)
+                raise
+
+    def _same_store(self, connection: duckdb.DuckDBPyConnection) -> None:
+        try:
+            sql = f"SELECT value FROM {self.prefix}meta WHERE key = 'installation'"
+            found = connection.execute(sql).fetchone()
+        except duckdb.CatalogException:
+            found = None
+        mine = self.read(lambda tx: tx.all("all_meta"))
+        if not found or {"key": "installation", "value": found[0]} not in mine:
+            raise WrongConnection(
+                f"the connection is not to this store ({self.path}); enqueue on a connection to it"
+            )
+
+    # Opening
+
+    def migrate(self) -> list[str]:
+        def work(tx: Transaction) -> list[str]:
+            assert isinstance(tx, DuckdbTransaction)
+            applied = []
+            current = self._version(tx.cursor)
+            for number, name, sql in load_migrations("duckdb", self._substitutions):
+                if number > current:
+                    tx.script(sql)
+                    applied.append(f"{number:04}_{name}")
+                    tx.all("set_meta", key="schema_version", value=str(number))
+            if applied and current == 0:
+                tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
+            return applied
+
+        return self.write("migrate", work)
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        current = self._current_version()
+        return [
+            (f"{number:04}_{name}", sql)
+            for number, name, sql in load_migrations("duckdb", self._substitutions)
+            if number > current
+        ]
+
+    def check_schema(self) -> None:
+        """Refuse a store that this version of Rota does not understand."""
+        current = self._current_version()
+        newest = load_migrations("duckdb", self._substitutions)[-1][0]
+        if current == 0:
+            raise WrongSchema(f"{self.path} holds no Rota store yet; run `rota migrate`")
+        if current < newest:
+            raise WrongSchema(
+                f"{self.path} has schema {current}, this Rota needs {newest}; run `rota migrate`"
+            )
+        if current > newest:
+            raise WrongSchema(
+                f"{self.path} has schema {current}, made by a newer Rota (this one knows "
+                f"{newest}); upgrade Rota on this machine"
+            )
+
+    def _current_version(self) -> int:
+        with self._reader() as cursor:
+            return self._version(cursor)
+
+    def _version(self, cursor: duckdb.DuckDBPyConnection) -> int:
+        known = cursor.execute(
+            "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() "
+            "AND schema_name = $schema AND table_name = 'meta'",
+            {"schema": f"_{self.schema}_data"},
+        ).fetchone()
+        if not known:
+            return 0
+        row = cursor.execute(
+            f"SELECT value FROM {self.prefix}meta WHERE key = 'schema_version'"
+        ).fetchone()
+        return int(row[0]) if row else 0
+
+    def home(self) -> dict[str, str]:
+        """Files move: only the `cluster` setting guards them."""
+        return {}
+
+    # Waking others in this process: there are no other processes
+
+    def notify(self) -> None:
+        """Nothing to send: whoever writes wakes the others."""
+
+    def _wake_others(self) -> None:
+        for wake in self.instance.listeners():
+            if wake not in self._wakes:
+                wake()
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        self._wakes.append(wake)
+        self.instance.listen(wake)
+
+        def stop() -> None:
+            if wake in self._wakes:
+                self._wakes.remove(wake)
+                self.instance.stop_listening(wake)
+
+        return stop
+
+    def close(self) -> None:
+        if self._process != os.getpid() or self._closed:
+            return
+        with self.instance.write_lock:
+            self._closed = True
+            for wake in self._wakes:
+                self.instance.stop_listening(wake)
+            self._wakes = []
+            while self._readers:
+                self._readers.pop().close()
+            self._writer.close()
+        self.instance.close()
+
+
+def _poison(connection: duckdb.DuckDBPyConnection) -> None:
+    """Without savepoints our part cannot be undone alone: the caller cannot commit any of it."""
+    with suppress(duckdb.Error):
+        connection.execute("SELECT error('Rota could not enqueue: roll this transaction back')")

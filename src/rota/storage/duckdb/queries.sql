@@ -1,0 +1,1025 @@
+-- Every statement Rota sends to DuckDB, in the order of a run's path. :now is bound by the engine.
+-- Statements over many rows get one list per column; unnest reads them side by side.
+-- Nothing is unique by an index: what must be, is compared first. All writes stand in one line.
+
+-- name: now
+SELECT {now} AS now_at;
+
+--------------------------------------------------------------------------------------- fire
+
+-- name: due_schedules
+SELECT * FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
+   AND next_fire_at <= {now} + to_microseconds(CAST(:ahead_seconds::DOUBLE * 1000000 AS BIGINT))
+ ORDER BY next_fire_at LIMIT :limit;
+
+-- name: newest_due_schedules
+SELECT * FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
+   AND next_fire_at <= {now} + to_microseconds(CAST(:ahead_seconds::DOUBLE * 1000000 AS BIGINT))
+ ORDER BY next_fire_at DESC LIMIT :limit;
+
+-- name: next_fire_at
+SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;
+
+-- name: standing_cursors
+-- Compare-and-set of the cursor, the comparing half: one that has moved was fired by another
+-- thread, and nothing is inserted.
+SELECT s.id
+  FROM (SELECT unnest(:id::BIGINT[]) AS id, unnest(:cursor_at::TIMESTAMPTZ[]) AS cursor_at) AS a
+  JOIN {prefix}schedules AS s ON s.id = a.id AND s.next_fire_at = a.cursor_at
+ WHERE s.enabled AND NOT s.paused;
+
+-- name: advance_schedules
+UPDATE {prefix}schedules AS s
+   SET next_fire_at = a.next_fire_at, last_fired_at = coalesce(a.last_fired_at, s.last_fired_at)
+  FROM (SELECT unnest(:id::BIGINT[]) AS id, unnest(:next_fire_at::TIMESTAMPTZ[]) AS next_fire_at,
+               unnest(:last_fired_at::TIMESTAMPTZ[]) AS last_fired_at) AS a
+ WHERE s.id = a.id;
+
+-- name: park_schedules
+-- A schedule that cannot be planned is not due any more, visibly, and delays nobody.
+UPDATE {prefix}schedules AS s
+   SET next_fire_at = NULL, error = a.error, state = a.error
+  FROM (SELECT unnest(:id::BIGINT[]) AS id, unnest(:cursor_at::TIMESTAMPTZ[]) AS cursor_at,
+               unnest(:error::VARCHAR[]) AS error) AS a
+ WHERE s.id = a.id AND s.next_fire_at = a.cursor_at
+RETURNING s.id;
+
+-- name: allocate_seqs
+SELECT nextval('{prefix}runs_seq') AS seq FROM range(:count) ORDER BY seq;
+
+-- name: busy_keys
+-- A key that somebody already waits for is not free: the line is first in, first out.
+SELECT key FROM {prefix}slots WHERE number = 1 AND key IN (SELECT unnest(:keys::VARCHAR[]))
+UNION
+SELECT wanted_key FROM {prefix}runs
+ WHERE state = 'held' AND wanted_key IN (SELECT unnest(:keys::VARCHAR[]));
+
+-- name: take_slots
+INSERT INTO {prefix}slots (key, number, owner_run)
+SELECT a.key, 1, a.seq
+  FROM (SELECT unnest(:key::VARCHAR[]) AS key, unnest(:seq::BIGINT[]) AS seq) AS a;
+
+-- name: count_held
+-- A fired run whose jitter or spread has not passed stands in line as well.
+SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
+ WHERE wanted_key IN (SELECT unnest(:keys::VARCHAR[]))
+   AND (state = 'held' OR (state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL
+                           AND retry_of IS NULL))
+ GROUP BY wanted_key;
+
+-- name: insert_fired_runs
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, missed_count, created_by)
+SELECT a.seq, a.id, a.job, a.queue, a.priority,
+       CASE WHEN a.due_at > {now} THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       a.due_at, {now}, CASE WHEN a.due_at <= {now} THEN {now} END,
+       a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
+       a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.missed_count, a.created_by
+  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:id::VARCHAR[]) AS id,
+               unnest(:job::VARCHAR[]) AS job, unnest(:queue::VARCHAR[]) AS queue,
+               unnest(:priority::INTEGER[]) AS priority, unnest(:due_at::TIMESTAMPTZ[]) AS due_at,
+               unnest(:max_attempts::INTEGER[]) AS max_attempts,
+               unnest(:timeout::VARCHAR[]) AS timeout, unnest(:backoff::VARCHAR[]) AS backoff,
+               unnest(:args::VARCHAR[]) AS args, unnest(:overlap_key::VARCHAR[]) AS overlap_key,
+               unnest(:concurrency_key::VARCHAR[]) AS concurrency_key,
+               unnest(:concurrency_limit::INTEGER[]) AS concurrency_limit,
+               unnest(:wanted_key::VARCHAR[]) AS wanted_key,
+               unnest(:schedule_id::BIGINT[]) AS schedule_id,
+               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
+               unnest(:missed_count::BIGINT[]) AS missed_count,
+               unnest(:created_by::VARCHAR[]) AS created_by) AS a;
+
+-- name: merge_into_held
+-- overlap = wait: the one held run stands for this occurrence too.
+UPDATE {prefix}runs AS r SET missed_count = r.missed_count + head.missed_count
+  FROM (SELECT a.missed_count, line.seq
+          FROM (SELECT unnest(:key::VARCHAR[]) AS key,
+                       unnest(:missed_count::BIGINT[]) AS missed_count) AS a
+          JOIN (SELECT wanted_key, seq FROM {prefix}runs
+                 WHERE wanted_key IN (SELECT unnest(:key::VARCHAR[]))
+                   AND (state = 'held' OR (state = 'waiting' AND attempt = 0
+                                           AND occurrence IS NOT NULL AND retry_of IS NULL))
+               QUALIFY row_number() OVER (
+                           PARTITION BY wanted_key
+                           ORDER BY state, CASE WHEN state = 'held' THEN -priority END, seq) = 1
+               ) AS line ON line.wanted_key = a.key) AS head
+ WHERE r.seq = head.seq
+RETURNING r.id, r.wanted_key AS key;
+
+-- name: insert_occurrences
+-- The unique ledger is the second line of defence; it outlives the run rows.
+INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, reason,
+       run_id, recorded_at)
+SELECT a.schedule_id, a.occurrence, a.last_occurrence, a.count, a.outcome, a.reason, a.run_id, {now}
+  FROM (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id,
+               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
+               unnest(:last_occurrence::TIMESTAMPTZ[]) AS last_occurrence,
+               unnest(:count::BIGINT[]) AS count, unnest(:outcome::VARCHAR[]) AS outcome,
+               unnest(:reason::VARCHAR[]) AS reason, unnest(:run_id::VARCHAR[]) AS run_id) AS a
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}occurrences AS o
+                    WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence)
+QUALIFY row_number() OVER (PARTITION BY a.schedule_id, a.occurrence) = 1;
+
+------------------------------------------------------------------------------------ enqueue
+
+-- name: take_keys
+MERGE INTO {prefix}run_keys AS k
+USING (SELECT unnest(:job::VARCHAR[]) AS job, unnest(:key::VARCHAR[]) AS key,
+              unnest(:run_id::VARCHAR[]) AS run_id,
+              {now} + to_microseconds(CAST(unnest(:ttl_seconds::DOUBLE[]) * 1000000 AS BIGINT)) AS until
+      ) AS a
+   ON k.job = a.job AND k.key = a.key
+ WHEN MATCHED AND k.until <= {now} THEN UPDATE SET run_id = a.run_id, until = a.until
+ WHEN NOT MATCHED THEN INSERT (job, key, run_id, until) VALUES (a.job, a.key, a.run_id, a.until)
+RETURNING run_id;
+
+-- name: find_keys
+SELECT run_id FROM {prefix}run_keys WHERE job = :job AND key = :key;
+
+-- name: insert_queues
+INSERT INTO {prefix}queues (name)
+SELECT DISTINCT a.name FROM (SELECT unnest(:name::VARCHAR[]) AS name) AS a
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}queues AS q WHERE q.name = a.name);
+
+-- name: insert_alike_runs
+-- insert_runs for many that differ in id and arguments alone.
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
+SELECT a.seq, a.id, :job, :queue, :priority,
+       CASE WHEN a.due > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       a.due, {now}, CASE WHEN a.due <= {now} THEN {now} END,
+       :max_attempts, :timeout, :backoff, a.args, :overlap_key, :concurrency_key,
+       :concurrency_limit, :wanted_key, :schedule_id, :occurrence, :retry_of, :created_by,
+       :correlation_id, :trace
+  FROM (SELECT seq, pair[1] AS id, pair[2] AS args,
+               coalesce(:due_at::TIMESTAMPTZ,
+                        {now} + to_microseconds(CAST(:delay_seconds::DOUBLE * 1000000 AS BIGINT))) AS due
+          FROM (SELECT unnest(numbers.seqs) AS seq, unnest(:rows::VARCHAR[][]) AS pair
+                  FROM (SELECT list(n ORDER BY n) AS seqs
+                          FROM (SELECT nextval('{prefix}runs_seq') AS n
+                                  FROM range(len(:rows::VARCHAR[][])))) AS numbers)) AS a
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs AS r WHERE r.id = a.id);
+
+-- name: insert_runs
+-- The id comes from the caller: after a lost answer the same insert can be sent again.
+-- Numbered before anything else, because seq is the order of the line, and no join keeps an order.
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
+SELECT a.seq, a.id, a.job, a.queue, a.priority,
+       CASE WHEN a.due > {now} THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       a.due, {now}, CASE WHEN a.due <= {now} THEN {now} END,
+       a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
+       a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.retry_of, a.created_by,
+       a.correlation_id, a.trace
+  FROM (SELECT unnest(numbers.seqs) AS seq, unnest(:id::VARCHAR[]) AS id,
+               unnest(:job::VARCHAR[]) AS job, unnest(:queue::VARCHAR[]) AS queue,
+               unnest(:priority::INTEGER[]) AS priority,
+               coalesce(unnest(:due_at::TIMESTAMPTZ[]),
+                        {now} + to_microseconds(
+                            CAST(unnest(:delay_seconds::DOUBLE[]) * 1000000 AS BIGINT))) AS due,
+               unnest(:max_attempts::INTEGER[]) AS max_attempts,
+               unnest(:timeout::VARCHAR[]) AS timeout, unnest(:backoff::VARCHAR[]) AS backoff,
+               unnest(:args::VARCHAR[]) AS args, unnest(:overlap_key::VARCHAR[]) AS overlap_key,
+               unnest(:concurrency_key::VARCHAR[]) AS concurrency_key,
+               unnest(:concurrency_limit::INTEGER[]) AS concurrency_limit,
+               unnest(:wanted_key::VARCHAR[]) AS wanted_key,
+               unnest(:schedule_id::BIGINT[]) AS schedule_id,
+               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
+               unnest(:retry_of::VARCHAR[]) AS retry_of,
+               unnest(:created_by::VARCHAR[]) AS created_by,
+               unnest(:correlation_id::VARCHAR[]) AS correlation_id,
+               unnest(:trace::VARCHAR[]) AS trace
+          FROM (SELECT list(n ORDER BY n) AS seqs
+                  FROM (SELECT nextval('{prefix}runs_seq') AS n
+                          FROM range(len(:id::VARCHAR[])))) AS numbers) AS a
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs AS r WHERE r.id = a.id)
+RETURNING id;
+
+------------------------------------------------------------------------------------ promote
+
+-- name: promote_runs
+-- A run that still wants a slot goes to held; admit does the rest.
+UPDATE {prefix}runs
+   SET state = CASE WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END, queued_at = {now}
+ WHERE state = 'waiting'
+   AND seq IN (SELECT seq FROM {prefix}runs
+                WHERE state = 'waiting' AND due_at <= {now} ORDER BY due_at LIMIT :limit)
+RETURNING wanted_key;
+
+-- name: next_due_at
+SELECT min(due_at) AS next_due_at FROM {prefix}runs WHERE state = 'waiting';
+
+-------------------------------------------------------------------------------------- admit
+
+-- name: held_keys
+SELECT DISTINCT wanted_key AS key FROM {prefix}runs
+ WHERE state = 'held' AND wanted_key > :after ORDER BY key LIMIT :limit;
+
+-- name: held_runs
+SELECT seq, CASE WHEN wanted_key = 'c/' || concurrency_key THEN concurrency_limit ELSE 1 END AS size
+  FROM {prefix}runs WHERE state = 'held' AND wanted_key = :key
+ ORDER BY priority DESC, seq LIMIT :limit;
+
+-- name: taken_numbers
+SELECT number FROM {prefix}slots WHERE key = :key;
+
+-- name: take_slot
+INSERT INTO {prefix}slots (key, number, owner_run) VALUES (:key, :number, :seq);
+
+-- name: admit_run
+UPDATE {prefix}runs
+   SET wanted_key = CASE WHEN wanted_key = 'o/' || overlap_key THEN 'c/' || concurrency_key END,
+       state = CASE WHEN wanted_key = 'o/' || overlap_key AND concurrency_key IS NOT NULL
+                    THEN 'held' ELSE 'queued' END
+ WHERE seq = :seq AND state = 'held' AND wanted_key = :key
+RETURNING wanted_key;
+
+-------------------------------------------------------------------------------------- claim
+
+-- name: open_queues
+-- Pauses of a queue and of all dispatch are durable and seen by the next claim.
+SELECT name FROM {prefix}queues
+ WHERE NOT paused AND (len(:queues::VARCHAR[]) = 0 OR name IN (SELECT unnest(:queues::VARCHAR[])))
+   AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on');
+
+-- name: pick_runs
+SELECT -priority AS place, due_at, seq FROM {prefix}runs
+ WHERE state = 'queued' AND queue = :queue AND job IN (SELECT unnest(:jobs::VARCHAR[]))
+ ORDER BY priority DESC, due_at, seq LIMIT :limit;
+
+-- name: claim_runs
+UPDATE {prefix}runs
+   SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = {now},
+       started_at = {now},
+       lease_until = {now} + to_microseconds(CAST(:lease_seconds::DOUBLE * 1000000 AS BIGINT))
+ WHERE seq IN (SELECT unnest(:seqs::BIGINT[])) AND state = 'queued';
+
+-- name: claimed_runs
+SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
+       overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+       cancel_requested_at, correlation_id, trace, priority
+  FROM {prefix}runs WHERE seq IN (SELECT unnest(:seqs::BIGINT[]));
+
+-- name: let_go_unknown
+-- After a claim whose answer was lost: runs this worker owns without knowing it.
+UPDATE {prefix}runs
+   SET state = 'queued', worker_id = NULL, lease_until = NULL
+ WHERE state = 'running' AND worker_id = :worker_id
+   AND seq NOT IN (SELECT unnest(:known::BIGINT[]))
+RETURNING seq;
+
+-------------------------------------------------------------------------------------- renew
+
+-- name: renew_runs
+UPDATE {prefix}runs AS r
+   SET lease_until = {now} + to_microseconds(CAST(a.lease_seconds * 1000000 AS BIGINT))
+  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:attempt::INTEGER[]) AS attempt,
+               unnest(:lease_seconds::DOUBLE[]) AS lease_seconds) AS a
+ WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
+RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at;
+
+-- name: cancel_requests
+SELECT seq FROM {prefix}runs
+ WHERE seq IN (SELECT unnest(:seqs::BIGINT[])) AND state = 'running'
+   AND cancel_requested_at IS NOT NULL;
+
+-- name: set_progress
+UPDATE {prefix}runs AS r SET progress = a.progress
+  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:attempt::INTEGER[]) AS attempt,
+               unnest(:progress::VARCHAR[]) AS progress) AS a
+ WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt;
+
+-- name: insert_logs
+INSERT INTO {prefix}logs (id, run_seq, attempt, "at", level, text)
+SELECT a.id, a.run_seq, a.attempt, a.moment, a.level, a.text
+  FROM (SELECT unnest(numbers.ids) AS id, unnest(:run_seq::BIGINT[]) AS run_seq,
+               unnest(:attempt::INTEGER[]) AS attempt,
+               unnest(:at::TIMESTAMPTZ[]) AS moment, unnest(:level::VARCHAR[]) AS level,
+               unnest(:text::VARCHAR[]) AS text
+          FROM (SELECT list(n ORDER BY n) AS ids
+                  FROM (SELECT nextval('{prefix}logs_id') AS n
+                          FROM range(len(:run_seq::BIGINT[])))) AS numbers) AS a;
+
+------------------------------------------------------------------------------------- settle
+
+-- name: running_first_attempts
+SELECT seq FROM {prefix}runs
+ WHERE seq IN (SELECT unnest(:seqs::BIGINT[])) AND attempt = 1 AND state = 'running';
+
+-- name: succeed_runs
+-- settle_runs for what most runs do: succeed at the first attempt and hold no slot.
+UPDATE {prefix}runs AS r
+   SET state = 'succeeded', finished_at = {now}, result = a.result, error = NULL,
+       started_at = coalesce({now} - to_microseconds(CAST(a.ran_seconds * 1000000 AS BIGINT)),
+                             r.started_at),
+       reason = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.pause_requested_at IS NOT NULL
+                     THEN r.reason END,
+       pause_requested_at = NULL, lease_until = NULL
+  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:ran_seconds::DOUBLE[]) AS ran_seconds,
+               unnest(:result::VARCHAR[]) AS result) AS a
+ WHERE r.seq = a.seq AND r.attempt = 1 AND r.state = 'running';
+
+-- name: settle_runs
+-- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.
+-- A cancel that came meanwhile wins over all but success, a pause over every state that is no end.
+UPDATE {prefix}runs AS r
+   SET state = CASE WHEN r.cancel_requested_at IS NOT NULL AND a.state <> 'succeeded' THEN 'cancelled'
+                    WHEN a.terminal THEN a.state
+                    WHEN r.pause_requested_at IS NOT NULL THEN 'paused'
+                    ELSE a.state END,
+       finished_at = CASE WHEN a.terminal OR r.cancel_requested_at IS NOT NULL THEN {now} END,
+       due_at = CASE WHEN a.state = 'waiting'
+                     THEN {now} + to_microseconds(CAST(a.delay_seconds * 1000000 AS BIGINT))
+                     ELSE r.due_at END,
+       started_at = coalesce({now} - to_microseconds(CAST(a.ran_seconds * 1000000 AS BIGINT)),
+                             r.started_at),
+       wanted_key = CASE WHEN a.gives_back
+                         THEN coalesce('o/' || r.overlap_key, 'c/' || r.concurrency_key) END,
+       failures = a.failures, lost = a.lost, error = a.error, result = a.result,
+       reason = coalesce(a.reason, CASE WHEN r.cancel_requested_at IS NOT NULL
+                                          OR r.pause_requested_at IS NOT NULL THEN r.reason END),
+       pause_requested_at = NULL, lease_until = NULL
+  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:attempt::INTEGER[]) AS attempt,
+               unnest(:state::VARCHAR[]) AS state, unnest(:terminal::BOOLEAN[]) AS terminal,
+               unnest(:delay_seconds::DOUBLE[]) AS delay_seconds,
+               unnest(:ran_seconds::DOUBLE[]) AS ran_seconds,
+               unnest(:gives_back::BOOLEAN[]) AS gives_back,
+               unnest(:failures::INTEGER[]) AS failures, unnest(:lost::INTEGER[]) AS lost,
+               unnest(:error::VARCHAR[]) AS error, unnest(:reason::VARCHAR[]) AS reason,
+               unnest(:result::VARCHAR[]) AS result,
+               unnest(:expired_only::BOOLEAN[]) AS expired_only) AS a
+ WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
+   AND (NOT a.expired_only OR r.lease_until <= {now})
+RETURNING r.seq, r.state, r.worker_id, r.started_at;
+
+-- name: insert_attempts
+INSERT INTO {prefix}attempts (run_seq, number, worker_id, started_at, finished_at, outcome, error)
+SELECT a.run_seq, a.number, a.worker_id, a.started_at, {now}, a.outcome, a.error
+  FROM (SELECT unnest(:run_seq::BIGINT[]) AS run_seq, unnest(:number::INTEGER[]) AS number,
+               unnest(:worker_id::VARCHAR[]) AS worker_id,
+               unnest(:started_at::TIMESTAMPTZ[]) AS started_at,
+               unnest(:outcome::VARCHAR[]) AS outcome, unnest(:error::VARCHAR[]) AS error) AS a
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}attempts AS t
+                    WHERE t.run_seq = a.run_seq AND t.number = a.number);
+
+-- name: release_slots
+DELETE FROM {prefix}slots WHERE owner_run IN (SELECT unnest(:seq::BIGINT[])) RETURNING key;
+
+-- name: delay_schedules
+SELECT id, expr, last_fired_at FROM {prefix}schedules
+ WHERE id IN (SELECT unnest(:ids::BIGINT[])) AND next_fire_at = :waiting_at;
+
+-- name: restart_delay_schedule
+-- A schedule that counts from the end of its run: the run has ended, the clock starts.
+UPDATE {prefix}schedules
+   SET next_fire_at = CASE WHEN {now} + to_microseconds(
+                                    CAST(:interval_seconds::DOUBLE * 1000000 AS BIGINT)) > ends_at
+                           THEN NULL
+                           ELSE {now} + to_microseconds(
+                                    CAST(:interval_seconds::DOUBLE * 1000000 AS BIGINT)) END
+ WHERE id = :id AND next_fire_at = :waiting_at;
+
+-- name: lock_schedules
+SELECT * FROM {prefix}schedules WHERE id IN (SELECT unnest(:ids::BIGINT[])) ORDER BY id;
+
+-- name: recent_ends
+SELECT state FROM {prefix}runs
+ WHERE schedule_id = :schedule_id AND occurrence IS NOT NULL AND state IN ('succeeded', 'dead')
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: set_schedule_state
+UPDATE {prefix}schedules SET state = :state WHERE id = :id;
+
+-- name: insert_events
+INSERT INTO {prefix}events (id, "at", kind, run_id, name, detail)
+SELECT nextval('{prefix}events_id'), {now}, a.kind, a.run_id, a.name, a.detail
+  FROM (SELECT unnest(:kind::VARCHAR[]) AS kind, unnest(:run_id::VARCHAR[]) AS run_id,
+               unnest(:name::VARCHAR[]) AS name, unnest(:detail::VARCHAR[]) AS detail) AS a;
+
+-------------------------------------------------------------------------------------- steps
+
+-- name: fence_run
+-- Whether an attempt is still its worker's. Read under the write lock, nobody can change it.
+SELECT seq FROM {prefix}runs WHERE seq = :seq AND attempt = :attempt AND state = 'running';
+
+-- name: lock_run_by_seq
+SELECT seq FROM {prefix}runs WHERE seq = :seq;
+
+-- name: put_texts
+MERGE INTO {prefix}job_texts AS t
+USING (SELECT unnest(:hash::VARCHAR[]) AS hash, unnest(:text::VARCHAR[]) AS text,
+              unnest(:names::VARCHAR[]) AS names) AS a
+   ON t.hash = a.hash
+ WHEN MATCHED THEN UPDATE SET kept_at = {now}
+ WHEN NOT MATCHED THEN INSERT (hash, text, names, kept_at) VALUES (a.hash, a.text, a.names, {now});
+
+-- name: insert_run_files
+INSERT INTO {prefix}run_files (run_seq, number, name, hash)
+SELECT a.seq, a.number, a.name, a.hash
+  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:number::INTEGER[]) AS number,
+               unnest(:name::VARCHAR[]) AS name, unnest(:hash::VARCHAR[]) AS hash) AS a
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}run_files AS f
+                    WHERE f.run_seq = a.seq AND f.number = a.number);
+
+-- name: run_files
+SELECT f.number, f.name, t.text, t.names
+  FROM {prefix}run_files AS f JOIN {prefix}job_texts AS t ON t.hash = f.hash
+ WHERE f.run_seq = :seq ORDER BY f.number;
+
+-- name: done_steps
+-- An attempt that starts over does not look at what the others did.
+SELECT DISTINCT number FROM {prefix}step_marks
+ WHERE run_seq = :seq AND NOT void AND (:attempt IS NULL OR attempt = :attempt);
+
+-- name: put_step
+INSERT INTO {prefix}steps (run_seq, attempt, number, name, hash, started_at, status)
+SELECT :seq, :attempt, :number, :name, :hash, {now}, 'running'
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}steps
+                    WHERE run_seq = :seq AND attempt = :attempt AND number = :number);
+
+-- name: end_step
+UPDATE {prefix}steps SET status = :status, error = :error, finished_at = {now}
+ WHERE run_seq = :seq AND attempt = :attempt AND number = :number AND status = 'running';
+
+-- name: note_step
+UPDATE {prefix}steps SET note = :note
+ WHERE run_seq = :seq AND attempt = :attempt AND number = :number;
+
+-- name: insert_mark
+-- The one statement of ours in the transaction of a step, whose snapshot may be old: an insert and
+-- nothing else. A second one would come from the same attempt, which ends its steps one by one.
+INSERT INTO {prefix}step_marks (run_seq, number, attempt, finished_at, rows, result)
+SELECT :seq, :number, :attempt, {now}, :rows, :result
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}step_marks
+                    WHERE run_seq = :seq AND number = :number AND attempt = :attempt);
+
+-- name: step_mark
+SELECT number FROM {prefix}step_marks
+ WHERE run_seq = :seq AND number = :number AND attempt = :attempt;
+
+-- name: renew_worker
+-- A step that kept everybody from writing kept its worker from renewing, too.
+UPDATE {prefix}runs
+   SET lease_until = {now} + to_microseconds(CAST(:lease_seconds::DOUBLE * 1000000 AS BIGINT))
+ WHERE state = 'running'
+   AND worker_id = (SELECT worker_id FROM {prefix}runs WHERE seq = :seq);
+
+-- name: pause_request
+SELECT pause_requested_at FROM {prefix}runs
+ WHERE seq = :seq AND attempt = :attempt AND state = 'running';
+
+-- name: void_marks
+UPDATE {prefix}step_marks SET void = true WHERE run_seq = :seq AND number >= :number AND NOT void;
+
+-- name: list_steps
+SELECT s.attempt, s.number, s.name, s.hash, s.started_at,
+       coalesce(m.finished_at, s.finished_at) AS finished_at,
+       CASE WHEN m.number IS NOT NULL THEN 'succeeded' ELSE s.status END AS status,
+       m.rows, m.result, s.error, s.note
+  FROM {prefix}steps AS s
+  LEFT JOIN {prefix}step_marks AS m
+         ON m.run_seq = s.run_seq AND m.attempt = s.attempt AND m.number = s.number
+ WHERE s.run_seq = :seq ORDER BY s.attempt, s.number LIMIT :limit;
+
+-- name: delete_run_files
+DELETE FROM {prefix}run_files WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+
+-- name: delete_steps
+DELETE FROM {prefix}steps WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+
+-- name: delete_marks
+DELETE FROM {prefix}step_marks WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+
+-- name: old_texts
+SELECT t.hash FROM {prefix}job_texts AS t
+ WHERE t.kept_at < {now} - to_microseconds(CAST(:age_seconds::DOUBLE * 1000000 AS BIGINT))
+   AND NOT EXISTS (SELECT 1 FROM {prefix}run_files AS f WHERE f.hash = t.hash)
+ LIMIT :limit;
+
+-- name: delete_texts
+DELETE FROM {prefix}job_texts WHERE hash IN (SELECT unnest(:hash::VARCHAR[]));
+
+-------------------------------------------------------------------------------------- files
+
+-- name: file_usage
+SELECT count(*) AS files, coalesce(sum(size), 0) AS bytes FROM {prefix}files;
+
+-- name: insert_file
+INSERT INTO {prefix}files (id, name, content_type, size, sha256, job, run_id, created_at, until,
+       content)
+SELECT :id, :name, :content_type, :size, :digest, :job, :run_id, {now},
+       {now} + to_microseconds(CAST(:ttl_seconds::DOUBLE * 1000000 AS BIGINT)), :content
+RETURNING id, name, content_type, size, sha256, job, run_id, created_at, until;
+
+-- name: kept_file
+SELECT id, name, content_type, size, sha256, job, run_id, created_at, until
+  FROM {prefix}files WHERE id = :id AND (until IS NULL OR until > {now});
+
+-- name: file_content
+SELECT content FROM {prefix}files WHERE id = :id AND (until IS NULL OR until > {now});
+
+-- name: list_files
+SELECT id, name, content_type, size, sha256, job, run_id, created_at, until
+  FROM {prefix}files
+ WHERE id > :after AND starts_with(name, :prefix) AND (until IS NULL OR until > {now})
+ ORDER BY id LIMIT :limit;
+
+-- name: delete_file
+DELETE FROM {prefix}files WHERE id = :id RETURNING name;
+
+-- name: expired_files
+SELECT id FROM {prefix}files WHERE until <= {now} ORDER BY until LIMIT :limit;
+
+------------------------------------------------------------------------------------- rescue
+
+-- name: expired_runs
+SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
+       overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+       cancel_requested_at, correlation_id, trace, priority
+  FROM {prefix}runs
+ WHERE state = 'running' AND lease_until <= {now}
+   AND seq NOT IN (SELECT unnest(:without::BIGINT[]))
+ ORDER BY lease_until LIMIT :limit;
+
+-- name: slot_owners_after
+SELECT owner_run FROM {prefix}slots WHERE owner_run > :after ORDER BY owner_run LIMIT :limit;
+
+-- name: sweep_slots
+-- Slots whose owner has ended or is gone. Nothing should leave one behind; this repairs it.
+DELETE FROM {prefix}slots
+ WHERE owner_run IN (SELECT unnest(:owners::BIGINT[]))
+   AND owner_run NOT IN (SELECT seq FROM {prefix}runs
+                          WHERE seq IN (SELECT unnest(:owners::BIGINT[]))
+                            AND state NOT IN ('succeeded', 'dead', 'cancelled'))
+RETURNING key;
+
+-- name: stranded_delay_schedules
+-- Delay schedules that wait for a run which no longer exists (deleted, or never admitted).
+SELECT id, expr FROM {prefix}schedules AS s
+ WHERE enabled AND NOT paused AND next_fire_at = :waiting_at
+   AND NOT EXISTS (SELECT 1 FROM {prefix}runs AS r WHERE r.schedule_id = s.id
+                      AND r.state IN ('waiting', 'held', 'queued', 'running', 'paused'))
+ LIMIT :limit;
+
+------------------------------------------------------------------------- jobs and schedules
+
+-- name: put_jobs
+-- Of two versions the later one wins; the same version keeps its instant.
+MERGE INTO {prefix}jobs AS j
+USING (SELECT unnest(:name::VARCHAR[]) AS name, unnest(:executor::VARCHAR[]) AS executor,
+              unnest(:source::VARCHAR[]) AS source, unnest(:origin::VARCHAR[]) AS origin,
+              unnest(:spec::VARCHAR[]) AS spec, unnest(:args_schema::VARCHAR[]) AS args_schema,
+              unnest(:description::VARCHAR[]) AS description, unnest(:queue::VARCHAR[]) AS queue,
+              unnest(:priority::INTEGER[]) AS priority, unnest(:timeout::VARCHAR[]) AS timeout,
+              unnest(:policies::VARCHAR[]) AS policies, unnest(:enabled::BOOLEAN[]) AS enabled,
+              unnest(:error::VARCHAR[]) AS error, unnest(:version::VARCHAR[]) AS version) AS a
+   ON j.name = a.name
+ WHEN MATCHED AND (j.version <> a.version OR j.error IS DISTINCT FROM a.error
+                   OR j.enabled <> a.enabled)
+ THEN UPDATE
+   SET executor = a.executor, source = a.source, origin = a.origin, spec = a.spec,
+       args_schema = a.args_schema, description = a.description, queue = a.queue,
+       priority = a.priority, timeout = a.timeout, policies = a.policies, enabled = a.enabled,
+       error = a.error, version = a.version, version_at = {now}
+ WHEN NOT MATCHED THEN INSERT (name, executor, source, origin, spec, args_schema, description, queue,
+       priority, timeout, policies, enabled, error, version, version_at)
+VALUES (a.name, a.executor, a.source, a.origin, a.spec, a.args_schema, a.description, a.queue,
+       a.priority, a.timeout, a.policies, a.enabled, a.error, a.version, {now});
+
+-- name: jobs_named
+SELECT * FROM {prefix}jobs WHERE name IN (SELECT unnest(:names::VARCHAR[]));
+
+-- name: list_jobs
+SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
+
+-- name: insert_schedule
+INSERT INTO {prefix}schedules (id, name, job, kind, expr, timezone, dst, anchor, next_fire_at,
+       enabled, paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up,
+       catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority,
+       retry, owner, created_at, state, error)
+SELECT nextval('{prefix}schedules_id'), :name, :job, :kind, :expr, :timezone, :dst, :anchor,
+       :next_fire_at, :enabled, false, :overlap, :overlap_key, :queue_max, :on_error, :pause_after,
+       :catch_up, :catch_up_limit, :misfire_grace, :jitter, :spread, :first_run, :starts_at,
+       :ends_at, :args, :priority, :retry, :owner, {now}, :state, :error
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}schedules WHERE name = :name)
+RETURNING *;
+
+-- name: update_schedule
+-- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
+UPDATE {prefix}schedules
+   SET job = :job, kind = :kind, expr = :expr, timezone = :timezone, dst = :dst, anchor = :anchor,
+       next_fire_at = :next_fire_at, enabled = :enabled, overlap = :overlap,
+       overlap_key = :overlap_key, queue_max = :queue_max, on_error = :on_error,
+       pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
+       misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
+       starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
+       retry = :retry, owner = :owner, state = :state, error = :error
+ WHERE id = :id
+RETURNING *;
+
+-- name: schedule_named
+SELECT * FROM {prefix}schedules WHERE name = :name;
+
+-- name: lock_schedule
+SELECT * FROM {prefix}schedules WHERE name = :name;
+
+-- name: list_schedules
+SELECT * FROM {prefix}schedules
+ WHERE name > :after AND (:job IS NULL OR job = :job) ORDER BY name LIMIT :limit;
+
+-- name: pause_schedule
+UPDATE {prefix}schedules
+   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
+ WHERE id = :id AND NOT paused
+RETURNING *;
+
+-- name: resume_schedule
+UPDATE {prefix}schedules
+   SET paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
+       next_fire_at = :next_fire_at, state = :state
+ WHERE id = :id AND paused
+RETURNING *;
+
+-- name: active_schedules
+SELECT * FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit;
+
+-- name: paused_because
+SELECT name FROM {prefix}schedules
+ WHERE paused AND paused_reason LIKE :mark ORDER BY id LIMIT :limit;
+
+-- name: drop_schedule
+DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
+
+-- name: insert_schedule_changes
+INSERT INTO {prefix}schedule_changes (id, schedule_id, name, "at", "by", action, reason, before,
+       after)
+SELECT nextval('{prefix}schedule_changes_id'), a.schedule_id, a.name, {now}, a.who, a.action,
+       a.reason, a.before, a.after
+  FROM (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id, unnest(:name::VARCHAR[]) AS name,
+               unnest(:by::VARCHAR[]) AS who, unnest(:action::VARCHAR[]) AS action,
+               unnest(:reason::VARCHAR[]) AS reason, unnest(:before::VARCHAR[]) AS before,
+               unnest(:after::VARCHAR[]) AS after) AS a;
+
+-- name: list_schedule_changes
+SELECT id, schedule_id, name, "at", "by", action, reason, before, after
+  FROM {prefix}schedule_changes
+ WHERE schedule_id = :schedule_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: occurrence_at
+SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id, recorded_at
+  FROM {prefix}occurrences
+ WHERE schedule_id = :schedule_id AND occurrence <= :instant AND last_occurrence >= :instant
+ ORDER BY occurrence DESC LIMIT 1;
+
+-- name: slot_owners
+SELECT * FROM {prefix}runs
+ WHERE seq IN (SELECT owner_run FROM {prefix}slots WHERE key = :key ORDER BY number LIMIT 100);
+
+-- name: list_occurrences
+SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id, recorded_at
+  FROM {prefix}occurrences
+ WHERE schedule_id = :schedule_id AND occurrence < :before ORDER BY occurrence DESC LIMIT :limit;
+
+------------------------------------------------------------------------------- jobs of files
+
+-- name: lock_job
+SELECT * FROM {prefix}jobs WHERE name = :name;
+
+-- name: see_version
+-- A version that comes back keeps its instant, unless somebody saw the files change to it.
+MERGE INTO {prefix}job_versions AS v
+USING (SELECT :job AS job, :version AS version) AS a ON v.job = a.job AND v.version = a.version
+ WHEN MATCHED THEN UPDATE SET seen_at = CASE WHEN :anew THEN {now} ELSE v.seen_at END
+ WHEN NOT MATCHED THEN INSERT (job, version, seen_at) VALUES (a.job, a.version, {now})
+RETURNING seen_at;
+
+-- name: forget_versions
+DELETE FROM {prefix}job_versions
+ WHERE job = :job AND version NOT IN (SELECT version FROM {prefix}job_versions
+                                       WHERE job = :job ORDER BY seen_at DESC LIMIT :keep);
+
+-- name: put_file_job
+MERGE INTO {prefix}jobs AS j
+USING (SELECT :name AS name, :executor AS executor, :source AS source, :origin AS origin,
+              :spec AS spec, :args_schema AS args_schema, :description AS description,
+              :queue AS queue, :priority AS priority, :timeout AS timeout, :policies AS policies,
+              :enabled AS enabled, :error AS error, :version AS version,
+              :version_at::TIMESTAMPTZ AS version_at) AS a
+   ON j.name = a.name
+ WHEN MATCHED THEN UPDATE
+   SET executor = a.executor, source = a.source, origin = a.origin, spec = a.spec,
+       args_schema = a.args_schema, description = a.description, queue = a.queue,
+       priority = a.priority, timeout = a.timeout, policies = a.policies, enabled = a.enabled,
+       error = a.error, version = a.version, version_at = a.version_at
+ WHEN NOT MATCHED THEN INSERT (name, executor, source, origin, spec, args_schema, description, queue,
+       priority, timeout, policies, enabled, error, version, version_at)
+VALUES (a.name, a.executor, a.source, a.origin, a.spec, a.args_schema, a.description, a.queue,
+       a.priority, a.timeout, a.policies, a.enabled, a.error, a.version, a.version_at);
+
+-- name: set_job_error
+UPDATE {prefix}jobs SET error = :error, version_at = :version_at
+ WHERE name = :name AND source = 'file';
+
+-- name: retire_job
+UPDATE {prefix}jobs SET enabled = false, error = :error, version_at = {now}
+ WHERE name = :name AND source = 'file' AND origin = :origin;
+
+-- name: file_jobs
+SELECT name, version, error, version_at FROM {prefix}jobs
+ WHERE source = 'file' AND origin = :origin AND name > :after ORDER BY name LIMIT :limit;
+
+-- name: live_workers
+SELECT id, origin, jobs FROM {prefix}workers
+ WHERE seen_at >= {now} - to_microseconds(CAST(:live_seconds::DOUBLE * 1000000 AS BIGINT))
+ ORDER BY id LIMIT :limit;
+
+-- name: unstarted_retired_runs
+-- Runs that nobody will ever work on, newest first: to end the first in line would let in the next.
+SELECT r.id FROM {prefix}jobs AS j JOIN {prefix}runs AS r ON r.job = j.name
+ WHERE j.source = 'file' AND j.origin = :origin AND j.error LIKE 'retired: %'
+   AND r.state IN ('waiting', 'held', 'queued', 'paused')
+ ORDER BY r.seq DESC LIMIT :limit;
+
+-------------------------------------------------------------------- control: what operators do
+
+-- name: run_by_id
+SELECT * FROM {prefix}runs WHERE id = :id;
+
+-- name: run_ids_between
+SELECT id FROM {prefix}runs WHERE id BETWEEN :low AND :high ORDER BY id LIMIT :limit;
+
+-- name: lock_run
+-- Our write transaction is the only one there is, so reading is locking.
+SELECT * FROM {prefix}runs WHERE id = :id;
+
+-- name: run_by_seq
+SELECT * FROM {prefix}runs WHERE seq = :seq;
+
+-- name: cancel_run
+UPDATE {prefix}runs
+   SET state = 'cancelled', finished_at = {now}, reason = :reason, cancel_requested_at = {now},
+       wanted_key = coalesce('o/' || overlap_key, 'c/' || concurrency_key)
+ WHERE seq = :seq AND state IN ('waiting', 'held', 'queued', 'paused')
+RETURNING state;
+
+-- name: request_cancel
+-- Its worker ends it, or whoever rescues it.
+UPDATE {prefix}runs SET cancel_requested_at = coalesce(cancel_requested_at, {now}), reason = :reason
+ WHERE seq = :seq AND state = 'running'
+RETURNING state;
+
+-- name: pause_run
+UPDATE {prefix}runs SET state = 'paused', reason = :reason
+ WHERE seq = :seq AND state IN ('waiting', 'held', 'queued')
+RETURNING state;
+
+-- name: request_pause
+UPDATE {prefix}runs SET pause_requested_at = coalesce(pause_requested_at, {now}), reason = :reason
+ WHERE seq = :seq AND state = 'running'
+RETURNING state;
+
+-- name: resume_run
+UPDATE {prefix}runs SET state = 'waiting', reason = :reason
+ WHERE seq = :seq AND state = 'paused'
+RETURNING state;
+
+-- name: redo_run
+UPDATE {prefix}runs
+   SET state = 'waiting', due_at = {now}, finished_at = NULL, failures = 0, lost = 0,
+       redo = redo + 1, cancel_requested_at = NULL, pause_requested_at = NULL, reason = :reason,
+       result = NULL, progress = NULL,
+       wanted_key = coalesce('o/' || overlap_key, 'c/' || concurrency_key)
+ WHERE seq = :seq AND state IN ('succeeded', 'dead', 'cancelled')
+RETURNING state;
+
+-- name: delete_runs
+DELETE FROM {prefix}runs WHERE seq IN (SELECT unnest(:seq::BIGINT[])) AND state <> 'running'
+RETURNING seq, id;
+
+-- name: delete_attempts
+DELETE FROM {prefix}attempts WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+
+-- name: delete_logs
+DELETE FROM {prefix}logs WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+
+-- name: delete_keys
+DELETE FROM {prefix}run_keys WHERE run_id IN (SELECT unnest(:id::VARCHAR[]));
+
+-- name: pause_queue
+MERGE INTO {prefix}queues AS q
+USING (SELECT :name AS name, :reason AS reason, :by AS paused_by) AS a ON q.name = a.name
+ WHEN MATCHED THEN UPDATE
+  SET paused = true, reason = a.reason, paused_by = a.paused_by, paused_at = {now}
+ WHEN NOT MATCHED THEN INSERT (name, paused, reason, paused_by, paused_at)
+VALUES (a.name, true, a.reason, a.paused_by, {now});
+
+-- name: resume_queue
+UPDATE {prefix}queues SET paused = false, reason = NULL, paused_by = NULL, paused_at = NULL
+ WHERE name = :name
+RETURNING name;
+
+-- name: list_queues
+SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at, count(r.seq) AS queued,
+       min(r.due_at) AS oldest_at
+  FROM {prefix}queues AS q
+  LEFT JOIN {prefix}runs AS r ON r.queue = q.name AND r.state = 'queued'
+ GROUP BY ALL ORDER BY q.name LIMIT :limit;
+
+-- name: set_meta
+MERGE INTO {prefix}meta AS m USING (SELECT :key AS key, :value AS value) AS a ON m.key = a.key
+ WHEN MATCHED THEN UPDATE SET value = a.value
+ WHEN NOT MATCHED THEN INSERT (key, value) VALUES (a.key, a.value);
+
+-- name: all_meta
+SELECT key, value FROM {prefix}meta;
+
+-- name: insert_audit
+INSERT INTO {prefix}audit (id, "at", "by", via, action, thing, reason, before, after)
+SELECT nextval('{prefix}audit_id'), {now}, a.who, a.via, a.action, a.thing, a.reason, a.before, a.after
+  FROM (SELECT unnest(:by::VARCHAR[]) AS who, unnest(:via::VARCHAR[]) AS via,
+               unnest(:action::VARCHAR[]) AS action, unnest(:thing::VARCHAR[]) AS thing,
+               unnest(:reason::VARCHAR[]) AS reason, unnest(:before::VARCHAR[]) AS before,
+               unnest(:after::VARCHAR[]) AS after) AS a;
+
+-- name: list_audit
+SELECT id, "at", "by", via, action, thing, reason, before, after FROM {prefix}audit
+ WHERE id < :before ORDER BY id DESC LIMIT :limit;
+
+-------------------------------------------------------------------------- workers and locks
+
+-- name: put_worker
+MERGE INTO {prefix}workers AS w
+USING (SELECT unnest(:id::VARCHAR[]) AS id, unnest(:host::VARCHAR[]) AS host,
+              unnest(:pid::BIGINT[]) AS pid, unnest(:version::VARCHAR[]) AS version,
+              unnest(:tzdata::VARCHAR[]) AS tzdata, unnest(:origin::VARCHAR[]) AS origin,
+              unnest(:jobs::VARCHAR[]) AS jobs, unnest(:queues::VARCHAR[]) AS queues,
+              unnest(:slots::INTEGER[]) AS slots, unnest(:stuck::INTEGER[]) AS stuck) AS a
+   ON w.id = a.id
+ WHEN MATCHED THEN UPDATE
+  SET jobs = a.jobs, queues = a.queues, slots = a.slots, stuck = a.stuck, seen_at = {now}
+ WHEN NOT MATCHED THEN INSERT (id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck,
+       started_at, seen_at)
+VALUES (a.id, a.host, a.pid, a.version, a.tzdata, a.origin, a.jobs, a.queues, a.slots, a.stuck,
+       {now}, {now});
+
+-- name: forget_worker
+DELETE FROM {prefix}workers WHERE id IN (SELECT unnest(:id::VARCHAR[]));
+
+-- name: forget_old_workers
+DELETE FROM {prefix}workers
+ WHERE seen_at < (SELECT {now} - to_microseconds(CAST(unnest(:age_seconds::DOUBLE[]) * 1000000 AS BIGINT)))
+RETURNING id;
+
+-- name: list_workers
+SELECT id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck, started_at, seen_at,
+       (SELECT count(*) FROM {prefix}runs AS r
+         WHERE r.state = 'running' AND r.worker_id = w.id) AS running
+  FROM {prefix}workers AS w ORDER BY started_at, id LIMIT :limit;
+
+-- name: acquire_lock
+-- The token rises with each holder, also after a release: the row stays.
+MERGE INTO {prefix}locks AS l
+USING (SELECT unnest(:name::VARCHAR[]) AS name, unnest(:owner::VARCHAR[]) AS owner,
+              {now} + to_microseconds(CAST(unnest(:ttl_seconds::DOUBLE[]) * 1000000 AS BIGINT)) AS until
+      ) AS a
+   ON l.name = a.name
+ WHEN MATCHED AND l.until <= {now}
+ THEN UPDATE SET owner = a.owner, token = l.token + 1, until = a.until
+ WHEN NOT MATCHED THEN INSERT (name, owner, token, until) VALUES (a.name, a.owner, 1, a.until)
+RETURNING token;
+
+-- name: extend_lock
+UPDATE {prefix}locks AS l
+   SET until = {now} + to_microseconds(CAST(a.ttl_seconds * 1000000 AS BIGINT))
+  FROM (SELECT unnest(:name::VARCHAR[]) AS name, unnest(:token::BIGINT[]) AS token,
+               unnest(:ttl_seconds::DOUBLE[]) AS ttl_seconds) AS a
+ WHERE l.name = a.name AND l.token = a.token AND l.until > {now}
+RETURNING l.token;
+
+-- name: release_lock
+UPDATE {prefix}locks AS l SET until = {now}, owner = NULL
+  FROM (SELECT unnest(:name::VARCHAR[]) AS name, unnest(:token::BIGINT[]) AS token) AS a
+ WHERE l.name = a.name AND l.token = a.token AND l.until > {now}
+RETURNING l.token;
+
+-- name: list_locks
+SELECT name, owner, token, until FROM {prefix}locks WHERE until > {now} ORDER BY name LIMIT :limit;
+
+--------------------------------------------------------------------------------------- read
+
+-- name: list_runs
+SELECT * FROM {prefix}runs
+ WHERE seq < :before AND (:state IS NULL OR state = :state) AND (:queue IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: recent_runs_of_job
+-- Among the newest runs of all: where a job has many, they are here.
+SELECT * FROM (SELECT * FROM {prefix}runs WHERE seq < :before ORDER BY seq DESC LIMIT :recent)
+ WHERE job = :job AND (:state IS NULL OR state = :state) AND (:queue IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_runs_of_job
+SELECT * FROM {prefix}runs
+ WHERE job = :job AND seq < :before AND (:state IS NULL OR state = :state)
+   AND (:queue IS NULL OR queue = :queue)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_runs_of_schedule
+SELECT * FROM {prefix}runs
+ WHERE schedule_id = :schedule_id AND seq < :before AND (:state IS NULL OR state = :state)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:job IS NULL OR job = :job)
+ ORDER BY seq DESC LIMIT :limit;
+
+-- name: list_attempts
+SELECT run_seq, number, worker_id, started_at, finished_at, outcome, error
+  FROM {prefix}attempts WHERE run_seq = :seq ORDER BY number LIMIT :limit;
+
+-- name: list_logs
+SELECT id, attempt, "at", level, text FROM {prefix}logs
+ WHERE run_seq = :seq AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: list_events
+SELECT id, "at", kind, run_id, name, detail FROM {prefix}events
+ WHERE id < :before AND (:run_id IS NULL OR run_id = :run_id) ORDER BY id DESC LIMIT :limit;
+
+-- name: count_runs
+SELECT state, count(*) AS runs FROM {prefix}runs GROUP BY state;
+
+-- name: count_schedules
+SELECT count(*) AS schedules, count(*) FILTER (WHERE paused) AS paused,
+       count(*) FILTER (WHERE error IS NOT NULL) AS broken FROM {prefix}schedules;
+
+-------------------------------------------------------------------------------------- prune
+
+-- name: old_runs
+-- Older than its state's retention and not among the last of its job that wait or have ended.
+WITH old AS (
+    SELECT seq, job, finished_at FROM {prefix}runs
+     WHERE state = :state AND state IN ('succeeded', 'dead', 'cancelled')
+       AND finished_at < {now} - to_microseconds(CAST(:age_seconds::DOUBLE * 1000000 AS BIGINT))
+)
+SELECT old.seq
+  FROM old
+  JOIN (SELECT seq FROM {prefix}runs WHERE job IN (SELECT job FROM old)
+                                         AND state <> 'queued' AND state <> 'running'
+        QUALIFY row_number() OVER (PARTITION BY job ORDER BY seq DESC) > :keep_last) AS beyond
+    ON beyond.seq = old.seq
+ ORDER BY old.finished_at LIMIT :limit;
+
+-- name: ledger_ids
+SELECT DISTINCT schedule_id FROM {prefix}occurrences
+ WHERE schedule_id > :after ORDER BY schedule_id LIMIT :limit;
+
+-- name: uncounted_occurrence
+SELECT schedule_id, occurrence, last_occurrence, outcome, run_id
+  FROM {prefix}occurrences WHERE count IS NULL LIMIT 1;
+
+-- name: schedules_by_id
+SELECT *
+  FROM {prefix}schedules WHERE id IN (SELECT unnest(:ids::BIGINT[]));
+
+-- name: count_occurrences
+UPDATE {prefix}occurrences AS o SET count = a.count
+  FROM (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id,
+               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
+               unnest(:count::BIGINT[]) AS count) AS a
+ WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence AND o.count IS NULL;
+
+-- name: count_run
+UPDATE {prefix}runs SET missed_count = :count WHERE id = :run_id;
+
+-- name: foldable_occurrences
+-- The ledger outlives the runs, and is never touched past the cursor.
+SELECT o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason
+  FROM {prefix}occurrences AS o
+ WHERE o.schedule_id = :schedule_id
+   AND o.count IS NOT NULL
+   AND (o.recorded_at < {now} - to_microseconds(CAST(:age_seconds::DOUBLE * 1000000 AS BIGINT))
+        OR o.occurrence <= (SELECT occurrence FROM {prefix}occurrences
+                            WHERE schedule_id = :schedule_id
+                            ORDER BY occurrence DESC LIMIT 1 OFFSET :keep_rows))
+   AND o.last_occurrence < coalesce((SELECT next_fire_at FROM {prefix}schedules
+                                      WHERE id = :schedule_id), 'infinity'::TIMESTAMPTZ)
+ ORDER BY o.occurrence LIMIT :limit;
+
+-- name: delete_occurrences
+DELETE FROM {prefix}occurrences AS o
+ USING (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id,
+               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence) AS a
+ WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence;
+
+-- name: stretch_occurrences
+UPDATE {prefix}occurrences AS o
+   SET last_occurrence = a.last_occurrence, count = a.count, reason = a.reason, run_id = NULL
+  FROM (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id,
+               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
+               unnest(:last_occurrence::TIMESTAMPTZ[]) AS last_occurrence,
+               unnest(:count::BIGINT[]) AS count, unnest(:reason::VARCHAR[]) AS reason) AS a
+ WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence;
