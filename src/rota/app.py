@@ -50,6 +50,7 @@ from rota.model.options import (
     retry_of,
     timing_of,
 )
+from rota.model.outcome import error_line
 from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON
 from rota.model.redact import redact_text
 from rota.model.retention import Retention
@@ -64,6 +65,7 @@ log = logging.getLogger("rota")
 # A terminal or a supervisor may deliver one request to stop twice.
 SAME_SIGNAL_SECONDS = 0.3
 SIGNAL_LOOK_SECONDS = 0.5
+ERROR_LINE = 300
 # One for each handler and some for the loops, so that renewals never wait for handlers.
 MOST_CONNECTIONS = 100
 
@@ -648,7 +650,7 @@ def say_more(count: int) -> None:
 
 
 def _say(word: str, event: RunEvent) -> None:
-    error = f": {event.error.strip().splitlines()[-1]}" if event.error else ""
+    error = f": {error_line(event.error, limit=ERROR_LINE)}" if event.error else ""
     log.info("%s %s (run %s)%s", event.name, word, event.run_id, redact_text(error))
 
 

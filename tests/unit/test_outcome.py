@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH
-from rota.model.outcome import KINDS, Outcome, settle
+from rota.model.outcome import KINDS, Outcome, error_line, settle
 from rota.model.retry import Retry
 from rota.model.run import Claimed
 from rota.model.transitions import TERMINAL
@@ -140,3 +140,23 @@ def test_errors_and_reasons_are_stored_within_their_limits() -> None:
 def test_an_outcome_of_no_known_kind_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         Outcome(kind="exploded")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (None, ""),
+        ("", ""),
+        (
+            "Traceback (most recent call last):\n  File …\nValueError: no bread\n",
+            "ValueError: no bread",
+        ),
+        (
+            "01.sql:4: Catalog Error: no such table!\nDid you mean orders?",
+            "01.sql:4: Catalog Error: no such table!",
+        ),
+        ("x" * 101, "x" * 99 + "…"),
+    ],
+)
+def test_the_line_that_names_an_error(text: str | None, line: str) -> None:
+    assert error_line(text) == line

@@ -11,12 +11,13 @@ from rota.cli.arguments import read_arguments
 from rota.cli.lists import is_alive
 from rota.cli.main import FAILED, OK
 from rota.cli.options import HERE, Where
-from rota.cli.output import error_line, note, say, say_json
+from rota.cli.output import note, say, say_json
 from rota.cli.records import run_record
 from rota.cli.store import operating
 from rota.cli.times import took
 from rota.flow.control import Control
 from rota.flow.enqueue import Options, find_job
+from rota.model.outcome import error_line
 from rota.model.run import Enqueued, Run
 from rota.model.transitions import SUCCEEDED, TERMINAL
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from rota.cli.find import schedule_or_none
 from rota.cli.options import HERE, Where
-from rota.cli.output import error_line, note, say_json, say_table
+from rota.cli.output import note, say_json, say_table
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
 from rota.cli.times import relative, spent, took, when, zone_name
@@ -18,6 +18,7 @@ from rota.errors import Unknown
 from rota.flow.control import Control
 from rota.flow.enqueue import find_job
 from rota.model.limits import PAGE
+from rota.model.outcome import error_line
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.model.transitions import RUNNING

@@ -113,13 +113,6 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
-def error_line(text: str | None, limit: int = 100) -> str:
-    """The line of an error that names it: the last one of a traceback."""
-    lines = [line for line in (text or "").splitlines() if line.strip()]
-    last = lines[-1].strip() if lines else ""
-    return last if len(last) <= limit else last[: limit - 1] + "…"
-
-
 def _plain_table(columns: Sequence[str], cells: list[list[str]]) -> None:
     rows = [list(columns), *([" ".join(cell.split()) for cell in row] for row in cells)]
     widths = _widths(rows)

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from rota.cli.options import Where
-from rota.cli.output import error_line, plain, say, say_fields, say_heading, say_json, say_table
+from rota.cli.output import plain, say, say_fields, say_heading, say_json, say_table
 from rota.cli.records import run_record
 from rota.cli.times import took, when, zone_name
 from rota.flow.control import Control
 from rota.model.limits import PAGE
+from rota.model.outcome import error_line
 from rota.model.run import Run
 
 LOG_TAIL = 20

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from rota.app import Rota, say_more
-from rota.cli.output import clean, error_line, paint
+from rota.cli.output import clean, paint
 from rota.cli.times import spent
 from rota.errors import Invalid
 from rota.flow.events import Listener, RunEvent
 from rota.model.duration import format_duration
+from rota.model.outcome import error_line
 from rota.model.redact import redact_text
 
 LEVELS = ("debug", "info", "warning", "error")

@@ -132,3 +132,11 @@ def settle(
             and not run.owns_slots
         ),
     )
+
+
+def error_line(text: str | None, limit: int = 100) -> str:
+    """The line of an error that names it: the last one of a traceback, else the first."""
+    lines = [line for line in (text or "").splitlines() if line.strip()]
+    traced = any(line.startswith("Traceback (") for line in lines)
+    named = lines[-1 if traced else 0].strip() if lines else ""
+    return named if len(named) <= limit else named[: limit - 1] + "…"
