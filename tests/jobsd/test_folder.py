@@ -202,9 +202,10 @@ def test_a_running_run_of_a_deleted_folder_ends_normally(served: Served, jobs: J
     served.load()
     served.app.start()
     served.app._folder = None  # followed by hand
-    running = served.app.enqueue("accounting").id
+    running = served.app.control.trigger("accounting").id
     assert served.sql.started.acquire(timeout=20)
-    waiting = served.app.enqueue("accounting").id
+    # Held back by the one that runs, however quick the worker is.
+    waiting = served.app.control.trigger("accounting").id
     jobs.remove("accounting")
     served.settle()
     assert served.app.control.run(waiting).state == "cancelled"
