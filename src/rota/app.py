@@ -76,6 +76,9 @@ R = TypeVar("R")
 class JobsFolder(Protocol):
     """The folder of jobs, as its app knows it."""
 
+    def prepare(self) -> None:
+        """Run the scripts of initdb.d and startdb.d, once in a life."""
+
     def load(self, *, again: bool = False) -> None:
         """Register what is there, also what changed a moment ago; `again` reads all of it anew."""
 
@@ -86,6 +89,9 @@ class JobsFolder(Protocol):
 
     def status(self) -> dict[str, str | None]:
         """The last error of its loop, by name."""
+
+    def faults(self) -> list[str]:
+        """What is wrong with its files now."""
 
 
 SWITCH_SECONDS = 0.0005
@@ -417,10 +423,13 @@ class Rota:
 
     def _load(self, *, again: bool = False) -> None:
         self._save()
-        if self._folder is None and self.settings.jobs_dir is not None:
-            self.serve_folder()
-        if self._folder is not None:
-            self._folder.load(again=again)
+        if (folder := self._files()) is not None:
+            folder.load(again=again)
+
+    def _files(self) -> JobsFolder | None:
+        """The folder of jobs, if this app serves one."""
+        asked = self._folder is None and self.settings.jobs_dir is not None
+        return self.serve_folder() if asked else self._folder
 
     def reload(self) -> None:
         """Save again everything that was defined, and look at the files anew."""
@@ -433,8 +442,10 @@ class Rota:
     ) -> None:
         """Start scheduler and worker in threads; `stop` ends them."""
         only = tuple(only)
-        if self._service is None:
-            self.load()  # before the guard: to look at files may take its time
+        if self._service is None:  # before the guard: to look at files may take its time
+            if "worker" in only and (folder := self._files()) is not None:
+                folder.prepare()
+            self.load()
         with self._guard:
             if self._service is not None:
                 raise Conflict("this app is running already")
@@ -539,6 +550,10 @@ class Rota:
         """The last error of each loop, None where it works; empty while nothing runs."""
         own = {} if self._folder is None else self._folder.status()
         return {} if self._service is None else {**self._service.health(), **own}
+
+    def problems(self) -> list[str]:
+        """What is wrong with the files of jobs, in a line each."""
+        return [] if self._folder is None else self._folder.faults()
 
     def under_way(self) -> list[str]:
         """The jobs of the runs that this process works on now."""

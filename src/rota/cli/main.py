@@ -35,9 +35,19 @@ class Command(NamedTuple):
 
 START = (
     Command(
-        "up", "up:up", "Run scheduler and worker until stopped.",
-        ("rota up examples.hello:app", "rota up myapp.jobs:app --only worker --queue mail"),
+        "init", "init:init", "Make a folder with two working jobs and settings.",
+        ("rota init", "rota init reports"),
+        "Never overwrites a file.",
+    ),
+    Command(
+        "up", "up:up", "Run scheduler, worker and the folder of jobs until stopped.",
+        ("rota up", "rota up examples.hello:app", "rota up myapp.jobs:app --only worker"),
         "Creates the store if there is none. Ctrl-C or SIGTERM stops it gracefully.",
+    ),
+    Command(
+        "check", "check:check", "Check the jobs in a folder, and say when they run next.",
+        ("rota check", "rota check jobs.d --ignore-missing --json"),
+        "Exits with 1 if anything is wrong, so that a deployment can stop there.",
     ),
     Command(
         "migrate", "upkeep:migrate", "Create the store, or bring it up to date.",
@@ -160,7 +170,7 @@ def make_app() -> App:
     app = App(
         name="rota",
         help="Run SQL and Python on a timetable, inside the database you already have.",
-        help_epilogue="Begin with: rota up MODULE:APP. More on a command: rota COMMAND --help",
+        help_epilogue="Begin with: rota init, then rota up. More on a command: rota COMMAND --help",
         # Boxes are for people: a pipe gets plain lines.
         help_formatter="default" if sys.stdout.isatty() else "plain",
         version=f"rota {VERSION}",

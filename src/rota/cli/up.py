@@ -44,8 +44,8 @@ def up(
     Parameters
     ----------
     address
-        The app: a module and the name of its rota.Rota, such as examples.hello:app. Without it
-        the schedules in the store fire, and other processes work.
+        The app: a module and the name of its rota.Rota, such as examples.hello:app. The folder
+        of jobs (jobs_dir, else jobs.d) is served with it and without it.
     only
         Parts to run, with commas: scheduler, worker. Both if not given.
     slots
@@ -66,6 +66,8 @@ def up(
     before = {number: signal.signal(number, _leave) for number in STOPS}
     try:
         app = _app(address, told, where, debug=level == "debug")
+        if "worker" in parts:
+            app.serve_folder().prepare()
         app.load()
         if not quiet:
             RunLines(app)

@@ -14,7 +14,7 @@ from rota.model.redact import redact_text
 from rota.model.schedule import Schedule
 from rota.version import VERSION
 
-SCHEDULES, JOBS = 15, 12
+SCHEDULES, JOBS, PROBLEMS = 15, 12, 5
 
 
 def describe(app: Rota, address: str | None, parts: Sequence[str]) -> dict[str, Any]:
@@ -25,7 +25,9 @@ def describe(app: Rota, address: str | None, parts: Sequence[str]) -> dict[str, 
         "app": address,
         "database": redact_text(settings.database),
         "parts": list(parts),
+        "jobs_dir": _folder(app, parts),
         "jobs": sorted(job.name for job in app.jobs()),
+        "problems": app.problems() if "worker" in parts else [],
         "schedules": [
             {"name": one.name, "next_fire_at": one.next_fire_at} for one in app.control.schedules()
         ],
@@ -39,8 +41,10 @@ def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
     """`usual` is the store that other commands find without being told."""
     lines = [
         ("store", [told["database"]]),
-        ("app", [told["app"] or "none: schedules in the store fire, other processes do the work"]),
+        ("app", [told["app"]] if told["app"] else []),
+        ("folder", [told["jobs_dir"]] if told["jobs_dir"] else []),
         ("jobs", [_jobs(told)]),
+        ("problems", _problems(told)),
         ("schedules", _schedules(app, app.control.schedules()) or ["none yet"]),
         ("scheduler", [_scheduler(app.settings, told)]),
         ("worker", [_worker(app.settings, told)]),
@@ -53,6 +57,20 @@ def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
             label = f"{name if place == 0 else '':<9}"
             say_painted(f"  {paint(label, 'dim')}  {clean(value)}")
     say_painted("")
+
+
+def _folder(app: Rota, parts: Sequence[str]) -> str | None:
+    """Where jobs come from beside the app; a folder that may come later is told as such."""
+    if "worker" not in parts:
+        return None
+    folder = app.settings.jobs_folder
+    return str(folder) if folder.is_dir() else f"{folder} (not there yet; `rota init` makes one)"
+
+
+def _problems(told: dict[str, Any]) -> list[str]:
+    problems = told["problems"]
+    more = [f"and {len(problems) - PROBLEMS} more; `rota check` has all"]
+    return [*problems[:PROBLEMS], *(more if len(problems) > PROBLEMS else [])]
 
 
 def _jobs(told: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from rota.jobsd.manifest import Surroundings
 from rota.jobsd.quiet import QUIET_SECONDS, Quiet
 from rota.jobsd.reconcile import LIVE_SECONDS, Orphans, Plan, reconcile
 from rota.jobsd.scan import Survey, survey
+from rota.jobsd.scripts import run_scripts
 from rota.jobsd.watch import Watch
 from rota.model.definition import Definition, Registered
 from rota.model.job import Job
@@ -52,6 +53,8 @@ class Folder:
         self.definitions: dict[str, Definition] = {}  # as the files are now, good or not
         self.refused: dict[str, Definition] = {}  # by the store: the name is somebody else's
         self.problems: dict[str, str] = {}
+        self.failed_scripts: dict[str, str] = {}  # of initdb.d and startdb.d
+        self._prepared = False
         self._changed: set[str] = set()  # not registered yet
         self._again: set[str] = set()  # to be registered whatever the store has
         self._gone: set[str] = set()  # not retired yet
@@ -72,6 +75,11 @@ class Folder:
         return self.app.settings.file_origin
 
     # Life
+
+    def prepare(self) -> None:
+        if not self._prepared:
+            self._prepared = True
+            self.failed_scripts = run_scripts(self.app)
 
     def load(self, *, again: bool = False) -> None:
         with self._turn:
@@ -100,11 +108,16 @@ class Folder:
         if self._loop.alive:
             self._loop.stop(STOP_SECONDS)
         # Another life of this app finds another store, and executors that know nothing yet.
-        self._first, self._storage = True, None
+        self._first, self._storage, self._prepared = True, None, False
         self.quiet.forget()
 
     def status(self) -> dict[str, str | None]:
         return {"jobs.d": self._loop.last_error if self._loop.alive else None}
+
+    def faults(self) -> list[str]:
+        errors = [one.error for one in self.definitions.values() if one.error is not None]
+        places = {**self.problems, **self.failed_scripts}
+        return [*errors, *(f"{place}: {told}" for place, told in places.items())]
 
     def step(self) -> float:
         """Look once; the seconds until it is worth to look again."""
@@ -139,7 +152,7 @@ class Folder:
         self.quiet.take([*still, *(name for name in names if name not in found.units)], prints)
 
     def _check(self, job: Job) -> None:
-        self.app.executors.get(job.executor).check(job)
+        check_job(self.app, job)
 
     def _set(self, new: Definition) -> None:
         old = self.definitions.get(new.name)
@@ -281,6 +294,13 @@ class Folder:
         if done:
             log.info("job %s is retired: its files are gone", name)
         return done
+
+
+def check_job(app: Rota, job: Job) -> None:
+    """Refuse a job that this process could not run."""
+    app.executors.get(job.executor).check(job)
+    if job.executor in ("sql", "python") and "target" in job.spec:
+        app.targets.find(job.spec["target"])
 
 
 def broken(one: Definition, error: str) -> Definition:

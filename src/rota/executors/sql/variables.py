@@ -10,10 +10,10 @@ from rota.executors.context import Context
 
 
 def values_of(context: Context) -> dict[str, str]:
-    """Read anew for each attempt. A run's own arguments win over the environment, by their name
-    in capitals; what Rota tells wins over both."""
+    """Read anew for each attempt. A run's own arguments, and the [params] of its job where it has
+    none, win over the environment, by their name in capitals; what Rota tells wins over both."""
     values = dict(os.environ)
-    for name, value in context.args.items():
+    for name, value in {**context.definition.spec.get("params", {}), **context.args}.items():
         if value is not None:
             values[name.upper().replace("-", "_")] = _text(value)
     values |= {

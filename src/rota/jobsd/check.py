@@ -1,0 +1,135 @@
+"""Look at a folder of jobs as a worker would, without a store: what is wrong, and what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rota.app import Rota
+from rota.errors import Invalid, RotaError
+from rota.flow.explain import Coming, coming, in_words
+from rota.jobsd.folder import check_job
+from rota.jobsd.load import Loader
+from rota.jobsd.manifest import Surroundings
+from rota.jobsd.read import decode, read_bytes
+from rota.jobsd.scan import survey
+from rota.jobsd.scripts import INIT, START, scripts_in
+from rota.model.definition import Definition
+from rota.model.interpolate import INJECTED, uses
+from rota.model.limits import SQL_FILE_BYTES
+from rota.model.sql_script import is_autonomous, own_transaction
+
+COMING = 5
+LONG_SQL = (
+    "runs on the SQLite store, where nobody else can write while a statement runs; long SQL "
+    "belongs on another target"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing to look at. `kind` is error, missing (a variable that is not set) or warning."""
+
+    kind: str
+    place: str
+    message: str
+    line: int | None = None
+    job: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """`jobs` are the definitions that are good, each with what comes."""
+
+    jobs: list[tuple[Definition, str, list[Coming]]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def check_folder(app: Rota, environment: Mapping[str, str], now: datetime) -> Report:
+    """Everything there is to say about the folder of an app's settings."""
+    root, report = app.settings.jobs_folder, Report()
+    found = survey(root)
+    if not found.exists:
+        raise Invalid(f"no folder {root}; `rota init` makes one, or name another: rota check DIR")
+    around = Surroundings(origin=app.settings.file_origin, timezone=app.settings.timezone)
+    loader = Loader(around, lambda job: check_job(app, job))
+    for place, told in found.problems.items():
+        report.findings.append(Finding(kind="error", place=place, message=told))
+    for one in loader.load(found, found.units.values()).values():
+        if one.error is not None:
+            report.findings.append(_error(one))
+            continue
+        report.findings += _warnings(one)
+        report.findings += _of_scripts(app, one, root, environment)
+        report.jobs.append((one, *_when(one, now)))
+    dialect = app.targets.find().kind
+    for folder in (INIT, START):
+        for path in scripts_in(root.absolute().parent / folder):
+            report.findings += _of_script(path, f"{folder}/{path.name}", dialect, environment)
+    return report
+
+
+def _error(one: Definition) -> Finding:
+    where = one.place if one.line is None else f"{one.place}:{one.line}"
+    told = (one.error or "").removeprefix(f"{where}: ")
+    return Finding(kind="error", place=one.place, line=one.line, message=told, job=one.name)
+
+
+def _warnings(one: Definition) -> Iterator[Finding]:
+    for told in one.warnings:
+        yield Finding(kind="warning", place=one.place, message=told, job=one.name)
+
+
+def _when(one: Definition, now: datetime) -> tuple[str, list[Coming]]:
+    if one.schedule is None:
+        return "on demand", []
+    try:
+        planned = replace(one.schedule, next_fire_at=one.schedule.first_fire(now))
+    except RotaError:
+        return one.schedule.described(), []
+    return in_words(planned), list(coming(planned, now, COMING))
+
+
+def _of_scripts(
+    app: Rota, one: Definition, root: Path, environment: Mapping[str, str]
+) -> Iterator[Finding]:
+    spec: Mapping[str, Any] = one.job.spec
+    if one.job.executor != "sql":
+        return
+    target = app.targets.find(spec.get("target"))
+    if target.is_store and target.kind == "sqlite":
+        yield Finding(kind="warning", place=one.place, message=LONG_SQL, job=one.name)
+    known = {**environment, **{name.upper(): "" for name in spec.get("params", {})}}
+    for name in spec["files"]:
+        place = f"{root.name}/{one.name}/{name}"
+        for found in _of_script(Path(spec["folder"]) / name, place, target.kind, known):
+            yield replace(found, job=one.name)
+
+
+def _of_script(
+    path: Path, place: str, dialect: str, environment: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Variables that are not set, each at the line where it is first used; what cannot run."""
+    try:
+        content = read_bytes(path, within=path.parent, limit=SQL_FILE_BYTES)
+        text = decode(content)
+        seen: set[str] = set()
+        for use in uses(text, dialect):
+            unset = use.default is None and use.name not in {*environment, *INJECTED}
+            if unset and use.name not in seen:
+                told = f"variable {use.name} is not set; set it, or write ${{{use.name}:-default}}"
+                yield Finding(kind="missing", place=place, line=use.line, message=told)
+            seen.add(use.name)
+        line = None if is_autonomous(text) else own_transaction(text, dialect)
+    except Invalid as fault:
+        yield Finding(kind="error", place=place, message=str(fault))
+        return
+    if line is not None:
+        told = (
+            "begins or ends a transaction, but each file runs in one of its own; remove that, or "
+            "begin the file with `-- rota: autonomous`"
+        )
+        yield Finding(kind="error", place=place, line=line, message=told)

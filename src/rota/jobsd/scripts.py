@@ -1,0 +1,73 @@
+"""Scripts for the default target: initdb.d/*.sql where Rota creates it, startdb.d/*.sql at every
+start. They lie beside the folder of jobs and run before any job; one that fails is logged and
+shown, and the start goes on."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from rota.app import Rota
+from rota.errors import RotaError
+from rota.executors.sql import run_script
+from rota.executors.targets import Target
+from rota.model.redact import redact_text
+from rota.storage.store import open_store
+
+log = logging.getLogger("rota.jobsd")
+
+INIT, START = "initdb.d", "startdb.d"
+
+
+def run_scripts(app: Rota) -> dict[str, str]:
+    """Run what is to be run now; the error of each script that failed, by its place.
+
+    Before the store is opened for the first time: whether Rota creates it is asked here."""
+    beside = app.settings.jobs_folder.absolute().parent
+    target = app.targets.find()
+    initial = scripts_in(beside / INIT)
+    wanted = initial if initial and _creates(app, target) else []
+    wanted += scripts_in(beside / START)
+    if not wanted:
+        return {}
+    if target.is_store:
+        _ = app.storage  # a store is created by its own migrations, not by a script
+    return {f"{path.parent.name}/{path.name}": told for path in wanted if (told := _run(app, path))}
+
+
+def scripts_in(folder: Path) -> list[Path]:
+    """The scripts of a folder in lexical order; none where there is no folder."""
+    if not folder.is_dir():
+        return []
+    names = sorted(path.name for path in folder.iterdir() if path.suffix == ".sql")
+    return [folder / name for name in names if not name.startswith((".", "_"))]
+
+
+def _run(app: Rota, path: Path) -> str | None:
+    place = f"{path.parent.name}/{path.name}"
+    try:
+        run_script(app.targets.find().url, path)
+    except (RotaError, OSError) as fault:
+        told = redact_text(str(fault))
+        log.error("%s failed: %s", place, told)
+        return told
+    log.info("%s is done", place)
+    return None
+
+
+def _creates(app: Rota, target: Target) -> bool:
+    """True if the target does not exist yet, and Rota is who makes it."""
+    if target.kind != "postgres":
+        return target.path != ":memory:" and not Path(target.path).exists()
+    if not target.is_store:
+        return False  # a server's database is made by somebody else
+    try:
+        store = open_store(app.settings.database, schema=app.settings.schema)
+    except RotaError:
+        return False
+    try:
+        return any(name.startswith("0001") for name, _ in store.pending_migrations())
+    except RotaError:
+        return False
+    finally:
+        store.close()
