@@ -21,6 +21,7 @@ from tests.conformance.support import (
     claim,
     claim_one,
     enqueue,
+    overwrite,
     put_job,
     put_schedule,
     rescue,
@@ -68,7 +69,7 @@ def query(place: Place, sql: str) -> list[dict[str, Any]]:
 
 
 def plain(name: str, value: Any) -> Any:
-    if isinstance(value, str) and (name.endswith("_at") or name.endswith("occurrence")):
+    if isinstance(value, str) and name.endswith(("_at", "_until", "occurrence")):
         return datetime.fromisoformat(value)
     return str(value) if name == "run_id" and value is not None else value
 
@@ -402,6 +403,126 @@ def test_occurrences_of_a_dropped_schedule_keep_its_name(
     store.drop_schedule("gone", None, ME)
     (row,) = view(place, "occurrences")
     assert (row["schedule_name"], row["job_name"]) == ("gone", None)
+
+
+# schedules
+
+
+def test_the_status_of_a_schedule_is_the_one_that_rota_shows(
+    store: Store, place: Place, clock: VirtualClock
+) -> None:
+    put_schedule(store, "active")
+    put_schedule(store, "disabled", enabled=False)
+    put_schedule(store, "paused")
+    store.pause_schedule("paused", "by hand", ME)
+    put_schedule(store, "finished", kind="once", expr="2025-01-01T00:00:05Z")
+    put_schedule(store, "waits", anchor="delay")
+    overwrite(store, put_schedule(store, "broken"), error="no such zone")
+    clock.advance("10s")
+    tick(store)
+    rows = {row["name"]: row for row in view(place, "schedules")}
+    shown = {one.name: one.status for one in store.list_schedules(limit=100)}
+    assert {name: row["status"] for name, row in rows.items()} == shown
+    assert len(set(shown.values())) == 5
+    assert rows["active"]["next_fire_at"] == clock.after("10s")
+    assert rows["waits"]["next_fire_at"] is rows["finished"]["next_fire_at"] is None
+    assert (rows["paused"]["paused_by"], rows["paused"]["paused_reason"]) == (ME.by, "by hand")
+
+
+# runs, dead, attempts, steps
+
+
+def test_runs_are_shown_in_every_state_without_arguments(store: Store, place: Place) -> None:
+    waiting, queued = enqueue(store, delay=timedelta(hours=1)), enqueue(store, args='{"x": "key"}')
+    rows = view(place, "runs", "ORDER BY seq")
+    assert [(row["run_id"], row["state"]) for row in rows] == [
+        (waiting, "waiting"),
+        (queued, "queued"),
+    ]
+    assert "key" not in str(rows)
+    assert view(place, "dead") == []
+    settle(store, claim_one(store), "failed", error="told", retry=ONCE)
+    (row,) = view(place, "dead")
+    assert (row["run_id"], row["error"], row["failures"]) == (queued, "told", 1)
+
+
+def test_every_attempt_is_shown_once(store: Store, place: Place, clock: VirtualClock) -> None:
+    def shown() -> list[tuple[int, str | None]]:
+        rows = view(place, "attempts", "ORDER BY started_at, number")
+        return [(row["number"], row["outcome"]) for row in rows]
+
+    run_id = enqueue(store)
+    assert shown() == []
+    run = claim_one(store)
+    assert shown() == [(1, None)]
+    settle(store, run)
+    assert shown() == [(1, "succeeded")]
+    store.delete_run(run_id, None, ME)
+    enqueue(store)
+    settle(store, claim_one(store), "failed", error="told")
+    assert shown() == [(1, "failed")]
+    clock.advance("1s")
+    store.promote(100)
+    settle(store, claim_one(store))
+    assert shown() == [(1, "failed"), (2, "succeeded")]
+
+
+def test_steps_tell_how_they_ended(store: Store, place: Place, clock: VirtualClock) -> None:
+    def shown() -> list[tuple[int, str, str]]:
+        rows = view(place, "steps", "ORDER BY attempt, number")
+        return [(row["attempt"], row["file_name"], row["status"]) for row in rows]
+
+    enqueue(store)
+    run = claim_one(store)
+    do(store, run, LOAD)
+    begin(store, run, CHECK)
+    assert shown() == [(1, LOAD.name, "succeeded"), (1, CHECK.name, "running")]
+    clock.advance("31s")
+    rescue(store)
+    again = claim_one(store)
+    store.end_step(begin(store, again, CHECK), "timed_out", "too slow")
+    assert shown() == [
+        (1, LOAD.name, "succeeded"),
+        (1, CHECK.name, "lost"),
+        (2, CHECK.name, "timed_out"),
+    ]
+
+
+# events, workers, queues
+
+
+def test_events_tell_the_life_of_a_run(store: Store, place: Place, clock: VirtualClock) -> None:
+    run_id = enqueue(store)
+    clock.advance("1s")
+    settle(store, claim_one(store), "failed", error="told")
+    clock.advance("1s")
+    store.promote(100)
+    run = claim_one(store)
+    clock.advance("1s")
+    settle(store, run)
+    rows = view(place, "events", f"WHERE run_id = '{run_id}' ORDER BY happened_at, kind")
+    assert [(row["kind"], row["attempt"]) for row in rows] == [
+        ("run.created", None),
+        ("attempt.failed", 1),
+        ("attempt.started", 1),
+        ("attempt.started", 2),
+        ("attempt.succeeded", 2),
+        ("job.completed", 2),
+    ]
+    assert {row["name"] for row in rows} == {"job"}
+    assert rows[1]["detail"] == "told"
+
+
+def test_queues_tell_what_lies_in_them(store: Store, place: Place, clock: VirtualClock) -> None:
+    oldest = clock()
+    enqueue(store)
+    clock.advance("1s")
+    enqueue(store, priority=1)
+    claim_one(store)
+    store.pause_queue("default", "full", ME)
+    (row,) = view(place, "queues", "WHERE name = 'default'")
+    assert (row["queued"], row["running"], row["oldest_at"]) == (1, 1, oldest)
+    assert (bool(row["paused"]), row["reason"], row["paused_by"]) == (True, "full", ME.by)
 
 
 # The document's own queries

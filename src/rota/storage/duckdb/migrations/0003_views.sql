@@ -57,7 +57,7 @@ SELECT r.seq * 10000000 AS id,
   FROM {prefix}runs r
  WHERE r.attempt > 0
 UNION ALL
-SELECT r.seq * 10000000 + least(s.attempt, 9999) * 1000 + s.number,
+SELECT r.seq * 10000000 + least(s.attempt, 9998) * 1000 + s.number,
        r.id,
        r.job,
        'step',
@@ -92,3 +92,184 @@ SELECT o.schedule_id,
   LEFT JOIN {prefix}schedules s ON s.id = o.schedule_id
   LEFT JOIN (SELECT schedule_id, arg_max(name, id) AS name FROM {prefix}schedule_changes
               GROUP BY schedule_id) d ON d.schedule_id = o.schedule_id;
+
+-- Schedules as they are now, without their arguments.
+CREATE VIEW {views}schedules AS
+SELECT id,
+       name,
+       job AS job_name,
+       kind,
+       expr,
+       timezone,
+       CASE WHEN error IS NOT NULL THEN 'BROKEN' WHEN NOT enabled THEN 'DISABLED'
+            WHEN paused THEN 'PAUSED' WHEN next_fire_at IS NULL THEN 'FINISHED'
+            ELSE 'ACTIVE' END AS status,
+       enabled,
+       paused,
+       paused_by,
+       paused_at,
+       paused_reason,
+       -- One that counts from the end of its run has no next time while that runs.
+       CASE WHEN next_fire_at < '9999-01-01 00:00:00+00'::TIMESTAMPTZ THEN next_fire_at END AS next_fire_at,
+       last_fired_at,
+       overlap,
+       queue_max,
+       on_error,
+       pause_after,
+       catch_up,
+       starts_at,
+       ends_at,
+       owner,
+       created_at,
+       state,
+       error
+  FROM {prefix}schedules;
+
+-- Runs in every state, without their arguments.
+CREATE VIEW {views}runs AS
+SELECT seq,
+       id AS run_id,
+       job AS job_name,
+       queue,
+       priority,
+       state,
+       due_at,
+       created_at,
+       queued_at,
+       started_at,
+       finished_at,
+       attempt,
+       failures,
+       lost,
+       redo,
+       max_attempts,
+       timeout,
+       schedule_id,
+       occurrence,
+       missed_count,
+       retry_of,
+       created_by,
+       worker_id,
+       lease_until,
+       progress,
+       result,
+       error,
+       reason,
+       cancel_requested_at,
+       correlation_id
+  FROM {prefix}runs;
+
+-- The runs that are out of attempts and wait for somebody to look at them.
+CREATE VIEW {views}dead AS
+SELECT id AS run_id,
+       job AS job_name,
+       queue,
+       started_at,
+       finished_at,
+       attempt,
+       failures,
+       lost,
+       error
+  FROM {prefix}runs WHERE state = 'dead';
+
+-- A run that succeeded at its first try has no row of its own for that, nor has one that runs.
+CREATE VIEW {views}attempts AS
+SELECT r.id AS run_id,
+       r.job AS job_name,
+       a.number,
+       a.worker_id,
+       a.started_at,
+       a.finished_at,
+       a.outcome,
+       a.error
+  FROM {prefix}attempts a JOIN {prefix}runs r ON r.seq = a.run_seq
+UNION ALL
+SELECT id, job, attempt, worker_id,
+       started_at,
+       finished_at,
+       'succeeded', NULL
+  FROM {prefix}runs WHERE state = 'succeeded' AND attempt = 1
+UNION ALL
+SELECT id, job, attempt, worker_id,
+       started_at,
+       NULL, NULL, NULL
+  FROM {prefix}runs WHERE state = 'running';
+
+-- Every step of every attempt that was begun.
+CREATE VIEW {views}steps AS
+SELECT r.id AS run_id,
+       r.job AS job_name,
+       s.attempt,
+       s.number,
+       s.name AS file_name,
+       s.started_at,
+       coalesce(m.finished_at, s.finished_at, a.finished_at) AS finished_at,
+       CASE WHEN m.number IS NOT NULL THEN 'succeeded'
+            WHEN s.status = 'running' AND (s.attempt <> r.attempt OR r.state <> 'running')
+            THEN coalesce(a.outcome, 'lost') ELSE s.status END AS status,
+       m.rows,
+       m.result,
+       CASE WHEN m.number IS NULL THEN coalesce(s.error, a.error) END AS error,
+       s.note
+  FROM {prefix}steps s
+  JOIN {prefix}runs r ON r.seq = s.run_seq
+  LEFT JOIN {prefix}step_marks m
+         ON m.run_seq = s.run_seq AND m.number = s.number AND m.attempt = s.attempt
+  LEFT JOIN {prefix}attempts a ON a.run_seq = s.run_seq AND a.number = s.attempt;
+
+-- What happened, under the names that listeners know. Routine events are read from runs and
+-- attempts; only operators' actions and exceptions have rows.
+CREATE VIEW {views}events AS
+SELECT "at" AS happened_at,
+       kind,
+       run_id,
+       name,
+       NULL::INTEGER AS attempt,
+       detail
+  FROM {prefix}events
+UNION ALL
+SELECT started_at, 'attempt.started', run_id, job_name, number, NULL FROM {views}attempts
+UNION ALL
+SELECT finished_at, 'attempt.' || outcome, run_id, job_name, number, error
+  FROM {views}attempts WHERE outcome IS NOT NULL
+UNION ALL
+SELECT created_at,
+       'run.created', id, job, NULL, created_by
+  FROM {prefix}runs
+UNION ALL
+SELECT finished_at,
+       CASE state WHEN 'succeeded' THEN 'job.completed' WHEN 'dead' THEN 'job.failed'
+                  ELSE 'job.cancelled' END, id, job, attempt, coalesce(error, reason)
+  FROM {prefix}runs WHERE state IN ('succeeded', 'dead', 'cancelled');
+
+-- The processes that work. One that has not been seen for longer than a lease is gone.
+CREATE VIEW {views}workers AS
+SELECT id,
+       host,
+       pid,
+       version,
+       tzdata,
+       origin,
+       jobs,
+       queues,
+       slots,
+       stuck,
+       started_at,
+       seen_at
+  FROM {prefix}workers;
+
+-- Queues, with what lies in them.
+CREATE VIEW {views}queues AS
+SELECT q.name,
+       q.paused,
+       q.reason,
+       q.paused_by,
+       q.paused_at,
+       coalesce(c.queued, 0) AS queued,
+       coalesce(r.running, 0) AS running,
+       c.oldest_at
+  FROM {prefix}queues q
+  LEFT JOIN (SELECT queue, count(*) AS queued, min(due_at) AS oldest_at
+               FROM {prefix}runs WHERE state = 'queued' GROUP BY queue) c ON c.queue = q.name
+  LEFT JOIN (SELECT queue, count(*) AS running
+               FROM {prefix}runs WHERE state = 'running' GROUP BY queue) r ON r.queue = q.name;
