@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import rota
-from rota.errors import Invalid
 from rota.executors.protocol import Context
 from rota.jobsd.folder import Folder
 from rota.model.job import Job
@@ -36,8 +35,7 @@ class Recorder:
         self.open.set()
 
     def check(self, job: Job) -> None:
-        if job.spec.get("target") == "nowhere":
-            raise Invalid("target 'nowhere' is unknown; name it under [targets]")
+        """Everything is fine."""
 
     def run(self, context: Context) -> Outcome:
         folder = Path(context.definition.spec["folder"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -42,6 +43,8 @@ def test_the_seeds_own_manifest_works_unchanged(served: Served) -> None:
 
 
 def test_every_option_is_taken(served: Served) -> None:
+    named = {"warehouse": "duckdb:///w.duckdb"}
+    served.app.settings = replace(served.app.settings, targets=named)
     schedule = load(
         served,
         """
@@ -120,8 +123,6 @@ def test_on_demand_only(served: Served) -> None:
 def test_settings_give_the_zone_that_a_file_leaves_open(
     served: Served,
 ) -> None:
-    from dataclasses import replace
-
     served.app.settings = replace(served.app.settings, timezone="Asia/Tokyo")
     assert load(served, 'schedule = "0 3 * * *"').timezone == "Asia/Tokyo"
 
@@ -153,7 +154,7 @@ def test_keys_of_another_executor_are_its_own(served: Served) -> None:
         ('every = "1h"\nqueue = "a b"', "job.toml:2: queue 'a b' is not a valid name"),
         ('every = "1h"\nparams = 3', "job.toml:2: params is a table"),
         ('every = "1h"\nexecutor = "sqll"', "job.toml:2: executor 'sqll' is unknown; did you mean"),
-        ('every = "1h"\ntarget = "nowhere"', "job.toml:2: target 'nowhere' is unknown"),
+        ('every = "1h"\ntarget = "nowhere"', "job.toml:2: target 'nowhere' is unknown; known are"),
         ('every = "1h"\nmax_attempts = 0', "job.toml:2: max_attempts 0 must be"),
         ("every = ", "job.toml:1: is not valid TOML"),
         ('a = "1"\nevery = [', "job.toml:2: is not valid TOML"),
