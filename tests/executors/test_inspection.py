@@ -258,7 +258,8 @@ def test_a_file_that_forks_answers_once(tmp_path: Path) -> None:
     assert second.options == {"owner": "plain"}
 
 
-def test_nothing_is_left_beside_the_files(tmp_path: Path) -> None:
+def test_nothing_is_left_beside_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     write(tmp_path, "package/__init__.py", "")
     write(tmp_path, "package/part.py", "NAME = 'part'\n")
     found = facts(tmp_path, f"from package.part import NAME\nowner = NAME\n{HANDLER}")

@@ -99,9 +99,11 @@ def test_an_error_shows_the_text_that_ran(executor: PythonExecutor, tmp_path: Pa
 HELPED = "import os, _helper\ndef run(): return [_helper.VALUE, os.getpid()]\n"
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_module_beside_the_file_is_loaded_again_when_it_has_changed(
-    executor: PythonExecutor, tmp_path: Path
+    executor: PythonExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     path = write(tmp_path, "job.py", HELPED)
     helper = write(tmp_path, "_helper.py", "VALUE = 1\n")
     stamp = os.stat(helper).st_mtime

@@ -22,7 +22,6 @@ from datetime import datetime
 from rota.errors import Invalid, RotaError
 from rota.model.job import Job
 from rota.model.outcome import KINDS, Settlement
-from rota.model.redact import redact_text
 from rota.model.run import Attempt, Claimed, Run
 
 log = logging.getLogger("rota.events")
@@ -70,8 +69,7 @@ class Sources:
         job = self._jobs.get(event.name)
         path = None if job is None else job.spec.get("file") or job.spec.get("folder")
         name, expr = self._find(schedule_id) or (None, None)
-        error = None if event.error is None else redact_text(event.error)
-        return replace(event, file_path=path, schedule=expr, schedule_name=name, error=error)
+        return replace(event, file_path=path, schedule=expr, schedule_name=name)
 
     def _find(self, schedule_id: int | None) -> Words | None:
         if schedule_id is None:
