@@ -32,6 +32,15 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         app.stop(grace="0s")
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store that several machines could share."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'rota.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
 @pytest.fixture
 def served(jobs: Jobs, serve: Callable[..., Served]) -> Served:
     """Nothing is loaded yet: a test writes its files first."""

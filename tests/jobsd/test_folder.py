@@ -214,22 +214,22 @@ def test_a_running_run_of_a_deleted_folder_ends_normally(served: Served, jobs: J
 
 
 def test_deleted_while_down_is_retired_at_start_and_returns_without_its_past(
-    serve: Serve, jobs: Jobs
+    serve: Serve, shared: str, jobs: Jobs
 ) -> None:
     jobs.sql("accounting", 'every = "1h"')
-    before = serve(jobs).load()
+    before = serve(jobs, database=shared).load()
     before.app.control.pause("accounting", "incident")
     old = before.schedule("accounting")
     before.app.stop()
     jobs.remove("accounting")
     jobs.sql("other")
-    down = serve(jobs)
+    down = serve(jobs, database=shared)
     down.app.start()
     assert list(down.registered()) == ["other"]
     assert not down.schedule("accounting").enabled
     down.app.stop()
     jobs.sql("accounting", 'every = "1h"')
-    back = serve(jobs).load()
+    back = serve(jobs, database=shared).load()
     new = back.schedule("accounting")
     assert (new.id, new.enabled, new.paused, new.paused_reason) == (
         old.id, True, True, "incident",
@@ -246,13 +246,15 @@ def test_a_folder_that_is_not_there_at_start_retires_nothing(serve: Serve, jobs:
     assert list(after.registered()) == ["accounting"]
 
 
-def test_two_checkouts_of_one_origin_leave_each_other_alone(serve: Serve, tmp_path: Path) -> None:
+def test_two_checkouts_of_one_origin_leave_each_other_alone(
+    serve: Serve, shared: str, tmp_path: Path
+) -> None:
     one, two = Jobs(tmp_path / "one" / "jobs.d"), Jobs(tmp_path / "two" / "jobs.d")
     one.sql("shared")
     one.sql("only_one")
     two.sql("shared")
     two.sql("only_two")
-    a, b = serve(one), serve(two)
+    a, b = serve(one, database=shared), serve(two, database=shared)
     for served in (a, b):
         served.app.start()
         served.folder._loop.stop(9)
@@ -271,17 +273,19 @@ def test_two_checkouts_of_one_origin_leave_each_other_alone(serve: Serve, tmp_pa
     assert list(a.registered()) == ["only_one", "only_two"]
 
 
-def test_a_newer_checkout_wins_and_an_older_one_stands_back(serve: Serve, tmp_path: Path) -> None:
+def test_a_newer_checkout_wins_and_an_older_one_stands_back(
+    serve: Serve, shared: str, tmp_path: Path
+) -> None:
     one, two = Jobs(tmp_path / "one" / "jobs.d"), Jobs(tmp_path / "two" / "jobs.d")
     one.sql("shared", 'every = "1h"')
     two.sql("shared", 'every = "2h"')
-    a = serve(one)
+    a = serve(one, database=shared)
     a.app.start()
-    b = serve(two)
+    b = serve(two, database=shared)
     b.app.start()
     assert a.schedule("shared").expr == "2h"
     a.app.stop()
-    again = serve(one)
+    again = serve(one, database=shared)
     again.app.start()
     assert again.schedule("shared").expr == "2h"
     one.sql("shared", 'every = "3h"')

@@ -40,6 +40,8 @@ class FolderScript(ScheduleScript):
 
         def work(tx: Transaction) -> dict[str, str]:
             live = self._live_workers(tx, live_seconds)
+            queues = sorted({one.job.queue for one in definitions})
+            tx.many("insert_queues", [{"name": queue} for queue in queues])
             refused = {}
             for one in sorted(definitions, key=lambda one: one.name):
                 try:
@@ -61,7 +63,8 @@ class FolderScript(ScheduleScript):
         if row is None or known is None or _differs(row, known, job):
             seen = tx.one("see_version", job=job.name, version=job.version, anew=anew)
             assert seen is not None
-            tx.all("forget_versions", job=job.name, keep=VERSIONS)
+            if row is not None:
+                tx.all("forget_versions", job=job.name, keep=VERSIONS)
             at = seen["seen_at"]
             stays = known is not None and not known.retired and known.source == "file"
             if stays and row is not None and row["version_at"] > at:
@@ -70,7 +73,6 @@ class FolderScript(ScheduleScript):
                 tx.all("set_job_error", name=job.name, error=job.error, version_at=at)
                 return
             tx.all("put_file_job", **rows.job_row(job), version_at=at)
-            tx.many("insert_queues", [{"name": job.queue}])
         if job.error is None:
             self._put_own_schedule(tx, wanted, actor)
 
