@@ -1,0 +1,263 @@
+"""The first seed document, end to end: its own folder, unchanged, on DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.jobsd.seeds import AVERAGE, BUSY, FAILED, REGISTERED, Gate, Seed, kept_open
+from tests.jobsd.support import SEED
+
+LOAD = "CREATE TABLE IF NOT EXISTS ledger (run VARCHAR, amount INTEGER, due VARCHAR)"
+BOOK = "INSERT INTO ledger VALUES ('${ROTA_RUN_ID}', 5, '${ROTA_SCHEDULED_AT}')"
+SUM = "SELECT sum(amount) AS total FROM ledger"
+
+
+@pytest.fixture(params=["store", "target"])
+def seed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Seed]:
+    """DuckDB as the store, and as a target beside a store on SQLite."""
+    warehouse = f"duckdb:///{tmp_path / 'warehouse.duckdb'}"
+    if request.param == "store":
+        made = Seed(tmp_path, warehouse)
+    else:
+        named = {"warehouse": warehouse}
+        database = f"sqlite:///{tmp_path / 'rota.db'}"
+        made = Seed(tmp_path, database, targets=named, default_target="warehouse")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Seed]:
+    """DuckDB as the store: its views are beside the user's own tables."""
+    made = Seed(tmp_path, f"duckdb:///{tmp_path / 'warehouse.duckdb'}")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path / "gate")
+
+
+def test_the_folder_of_the_document_runs_unchanged(seed: Seed) -> None:
+    seed.accounting(LOAD, BOOK, SUM)
+    seed.start()
+    (job,) = seed.app.jobs()
+    schedule = seed.app.control.schedule("accounting")
+    assert (job.timeout, schedule.queue_max) == (timedelta(minutes=30), 3)
+    assert (schedule.overlap, job.retry.max_attempts) == ("queue", 1)
+    began_at = seed.clock.now
+    for number in range(1, 4):
+        seed.pass_time("15m")
+        seed.until("accounting", ["succeeded"] * number)
+    runs = seed.runs("accounting")
+    due = [began_at + timedelta(minutes=15) * number for number in (1, 2, 3)]
+    assert [run.occurrence for run in runs] == due
+    assert [run.result for run in runs] == [
+        f'{{"columns":["total"],"rows":[[{total}]],"more":false}}' for total in (5, 10, 15)
+    ]
+    for run in runs:
+        names = ("01.sql", "02.sql", "03.sql")
+        assert seed.steps(run) == [(name, "succeeded") for name in names]
+    assert seed.rows("SELECT run, due FROM ledger ORDER BY due") == [
+        (run.id, run.occurrence.isoformat()) for run in runs if run.occurrence
+    ]
+
+
+def test_a_failed_file_stops_the_run_and_the_next_occurrence_begins_anew(seed: Seed) -> None:
+    seed.accounting(LOAD, BOOK, "SELECT * FROM nowhere")
+    seed.start().pass_time("15m")
+    seed.until("accounting", ["dead"])
+    (dead,) = seed.runs("accounting")
+    assert (dead.error or "").startswith("03.sql:1: Catalog Error: Table with name nowhere")
+    assert seed.rows("SELECT count(*) FROM ledger") == [(1,)]  # earlier files are kept
+    seed.accounting(LOAD, BOOK, SUM)
+    seed.settle()
+    seed.pass_time("15m")
+    seed.until("accounting", ["dead", "succeeded"])
+
+
+def test_all_registered_jobs(store: Seed) -> None:
+    store.accounting(LOAD, BOOK, SUM)
+    store.jobs.sql("daily_sync", 'schedule = "0 3 * * *"\nenabled = false\n')
+    store.start()
+    accounting, daily = store.ask(REGISTERED)
+    assert accounting == {
+        "name": "accounting", "schedule": "0 */15 * * * *", "enabled": True, "queue_max": 3,
+        "timeout": "30m", "file_count": 3, "queued": 0, "running": False, "error": None,
+    }  # fmt: skip
+    assert daily == {
+        "name": "daily_sync", "schedule": "0 3 * * *", "enabled": False, "queue_max": None,
+        "timeout": None, "file_count": 1, "queued": 0, "running": False, "error": None,
+    }  # fmt: skip
+
+
+def test_the_questions_while_a_run_is_in_progress(store: Seed, gate: Gate) -> None:
+    store.accounting(LOAD, BOOK, gate.sql)
+    store.jobs.sql("idle", 'every = "8h"')
+    store.start().pass_time("15m", times=3)
+    store.until_step(store.runs("accounting")[0], "03.sql")
+    assert store.ask(BUSY) == [{"name": "accounting", "queued": 2, "running": True}]
+    assert store.ask(FAILED) == store.ask(AVERAGE) == []
+    shown = store.rows(
+        "SELECT file_name, status, finished_at IS NULL FROM _rota.job_runs ORDER BY id"
+    )
+    assert shown == [
+        (None, "running", True),
+        ("01.sql", "success", False),
+        ("02.sql", "success", False),
+        ("03.sql", "running", True),
+    ]
+    waiting = store.rows("SELECT job_name, started_at IS NULL FROM _rota.job_queue ORDER BY 2")
+    assert waiting == [("accounting", False), ("accounting", True), ("accounting", True)]
+    for number in (1, 2, 3):
+        gate.open()
+        store.until_ended("accounting", number)
+    assert store.ask(BUSY) == []
+    (average,) = store.ask(AVERAGE)
+    assert average["job_name"] == "accounting"
+    assert average["avg_duration"] is not None
+
+
+def test_failures_of_the_last_day(store: Seed) -> None:
+    store.clock.set(store.clock.now - timedelta(days=2))
+    store.accounting(LOAD, "SELECT 1 FROM nowhere")
+    store.jobs.sql("good", 'every = "8h"')
+    store.start()
+    store.run("accounting")
+    store.run("good")
+    assert store.ask(FAILED) == []  # two days ago
+    store.clock.advance("2d")
+    dead = store.run("accounting")
+    store.run("good")
+    found = store.ask(FAILED)
+    assert [(row["job_name"], row["file_name"]) for row in found] == [
+        ("accounting", None),
+        ("accounting", "02.sql"),
+    ]
+    for row in found:
+        assert row["error_message"] == dead.error
+        assert "02.sql:1: Catalog Error" in row["error_message"]
+    assert {row["job_name"] for row in store.ask(AVERAGE)} == {"good"}
+
+
+def test_a_job_may_ask_the_questions_itself(store: Seed) -> None:
+    """What the document means by alerting: a scheduled job that reads the history."""
+    store.accounting("SELECT 1 FROM nowhere")
+    alert = f"CREATE TABLE alerts AS {FAILED}"
+    store.jobs.sql("alert", "schedule = false", **{"01": alert, "02": BUSY})
+    store.start()
+    store.run("accounting")
+    told = store.run("alert")
+    assert store.rows("SELECT DISTINCT job_name FROM alerts") == [("accounting",)]
+    # It sees itself at work.
+    assert told.result == (
+        '{"columns":["name","queued","running"],"rows":[["alert",0,true]],"more":false}'
+    )
+
+
+def test_one_runs_three_wait_the_rest_is_dropped(seed: Seed, gate: Gate) -> None:
+    seed.accounting(LOAD, gate.sql, BOOK)
+    seed.start().pass_time("15m", times=11)  # ten intervals long
+    seed.until("accounting", ["running", "held", "held", "held"])
+    outcomes = seed.app.control.occurrences("accounting", limit=99)
+    assert [row["outcome"] for row in reversed(outcomes)] == ["fired"] * 4 + ["dropped"] * 7
+    if seed.target.is_store:
+        assert seed.ask(BUSY) == [{"name": "accounting", "queued": 3, "running": True}]
+        dropped = "SELECT outcome, count(*) FROM _rota.occurrences GROUP BY 1 ORDER BY 1"
+        assert seed.rows(dropped) == [("dropped", 7), ("fired", 4)]
+    for number in range(1, 5):
+        gate.open()
+        seed.until_ended("accounting", number)
+    assert seed.states("accounting") == ["succeeded"] * 4
+    booked = [run for (run,) in seed.rows("SELECT run FROM ledger ORDER BY rowid")]
+    assert booked == [run.id for run in seed.runs("accounting")]  # first in, first out
+
+
+def test_an_edit_leaves_the_queue(seed: Seed, gate: Gate) -> None:
+    seed.accounting(LOAD, gate.sql, BOOK)
+    seed.start().pass_time("15m", times=3)
+    seed.until("accounting", ["running", "held", "held"])
+    seed.until_step(seed.runs("accounting")[0], "02.sql")
+    seed.accounting(LOAD, "SELECT 'no gate'", BOOK, toml=SEED.replace("*/15", "*/20"))
+    seed.settle()
+    assert seed.app.control.schedule("accounting").expr == "0 */20 * * * *"
+    assert seed.states("accounting") == ["running", "held", "held"]
+    gate.open()  # the one that runs has its text from before; the others find the new one
+    seed.until("accounting", ["succeeded"] * 3)
+    assert seed.rows("SELECT count(*) FROM ledger") == [(3,)]
+
+
+def test_a_deleted_folder_clears_the_queue_and_the_running_one_ends(seed: Seed, gate: Gate) -> None:
+    seed.accounting(LOAD, gate.sql, BOOK)
+    seed.start().pass_time("15m", times=3)
+    seed.until("accounting", ["running", "held", "held"])
+    seed.until_step(seed.runs("accounting")[0], "02.sql")
+    seed.jobs.remove("accounting")
+    seed.settle()
+    assert seed.states("accounting") == ["running", "cancelled", "cancelled"]
+    gate.open()
+    seed.until("accounting", ["succeeded", "cancelled", "cancelled"])
+    assert seed.rows("SELECT count(*) FROM ledger") == [(1,)]
+    seed.pass_time("15m", times=3)
+    assert len(seed.runs("accounting")) == 3
+
+
+ATTACH = "ATTACH '${SOURCE}' AS source;\nCOPY source.main.orders TO '${BUCKET}/orders.parquet';\n"
+
+
+def test_attach_and_copy_three_times_in_a_row_once_failing(
+    seed: Seed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with duckdb.connect(str(tmp_path / "source.duckdb")) as source:
+        source.execute("CREATE TABLE orders AS SELECT 1 AS id, 'bread' AS what")
+    (tmp_path / "bucket").mkdir()
+    monkeypatch.setenv("SOURCE", str(tmp_path / "source.duckdb"))
+    monkeypatch.setenv("BUCKET", str(tmp_path / "missing"))
+    seed.jobs.sql("sync", "schedule = false", **{"01": ATTACH})
+    seed.start()
+    with kept_open(seed.target):
+        before = seed.attached()
+        dead = seed.run("sync")  # after the ATTACH: there is no such folder
+        assert dead.state == "dead"
+        assert "01.sql:2: IO Error" in (dead.error or "")
+        assert seed.attached() == before
+        monkeypatch.setenv("BUCKET", str(tmp_path / "bucket"))
+        for _ in range(2):
+            assert seed.run("sync").error is None
+            assert seed.attached() == before
+    found = duckdb.sql(f"SELECT * FROM '{tmp_path}/bucket/orders.parquet'").fetchall()
+    assert found == [(1, "bread")]
+
+
+def test_a_step_that_writes_to_an_attached_database(seed: Seed, tmp_path: Path) -> None:
+    """It cannot commit together with its record: it is recorded after, and says so."""
+    other = tmp_path / "other.duckdb"
+    write = (
+        f"ATTACH '{other}' AS other;\nCREATE TABLE IF NOT EXISTS other.main.copied (n INTEGER);\n"
+        "INSERT INTO other.main.copied SELECT amount FROM ledger;\n"
+    )
+    seed.accounting(LOAD, BOOK, write, SUM)
+    seed.start()
+    ended = seed.run("accounting")
+    assert (ended.state, ended.error) == ("succeeded", None)
+    notes = {one["name"]: one["note"] for one in seed.app.control.steps(ended.id)}
+    assert notes["03.sql"] == "at least once"
+    assert notes["02.sql"] == (None if seed.target.is_store else "at least once")
+    with duckdb.connect(str(other)) as connection:
+        assert connection.execute("SELECT n FROM copied").fetchall() == [(5,)]
+
+
+def test_a_missing_variable_fails_with_a_clear_error(seed: Seed) -> None:
+    seed.accounting(LOAD, ATTACH, BOOK)
+    seed.start()
+    dead = seed.run("accounting")
+    assert dead.state == "dead"
+    assert "SOURCE" in (dead.error or "")
+    assert "BUCKET" in (dead.error or "")
+    assert seed.rows("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'ledger'") == [(0,)]
