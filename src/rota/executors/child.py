@@ -141,6 +141,7 @@ class Child:
             missed_count=call.missed_count,
             correlation_id=call.correlation_id,
         )
+        context.in_child = True
         # The worker passes records on to its own logging; here they would be told twice.
         context.logger.propagate = False
         surroundings = Surroundings.capture()

@@ -179,7 +179,7 @@ class ChildProcess:
 
     def _answer(self, ask: Ask, context: Context) -> None:
         try:
-            answer = Answer(number=ask.number, value=context.port(ask.request, ask.params))
+            answer = Answer(number=ask.number, value=_value(ask, context))
         except errors.RotaError as error:
             answer = Answer(number=ask.number, error=(type(error).__name__, str(error)))
         except Exception as error:
@@ -271,6 +271,14 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
+
+
+def _value(ask: Ask, context: Context) -> object:
+    if ask.request == "db":
+        from rota.executors.remote import serve
+
+        return serve(context, ask.params)
+    return context.port(ask.request, ask.params)
 
 
 def _milliseconds(until: float | None) -> float | None:

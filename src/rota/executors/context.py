@@ -44,9 +44,9 @@ class Context:
 
     __slots__ = (
         "_db", "_heard_stop", "_logger", "_on_stop", "_steps", "_stop_reason", "_stopped",
-        "_storage", "_targets", "args", "attempt", "correlation_id", "definition", "job",
-        "missed_count", "port", "queue", "run_id", "scheduled_at", "stoppable", "stopped_at",
-        "timeout",
+        "_storage", "_targets", "args", "attempt", "correlation_id", "definition", "in_child",
+        "job", "missed_count", "port", "queue", "run_id", "scheduled_at", "stoppable",
+        "stopped_at", "timeout",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +84,7 @@ class Context:
         self._heard_stop = False
         self._on_stop: list[Callable[[StopReason], None]] | None = None
         self._db: Any = None
+        self.in_child = False  # true in a child process
         self.stoppable = False  # true once something can end the handler by force
         self.stopped_at = 0.0
 
@@ -141,10 +142,18 @@ class Context:
     def db(self) -> Any:
         """A connection to the job's target, in autocommit, closed when the attempt ends."""
         if self._db is None:
-            from rota.executors.targets import connect
-
-            self._db = connect(self.target.url)
+            self._db = self._connect()
         return self._db
+
+    def _connect(self) -> Any:
+        target = self.target
+        if self.in_child and target.kind == "duckdb":
+            from rota.executors.remote import RemoteConnection
+
+            return RemoteConnection(self.port)
+        from rota.executors.targets import connect
+
+        return connect(target.url)
 
     @property
     def storage(self) -> Storage:
@@ -163,6 +172,10 @@ class Context:
         if isinstance(self._targets, str):
             return Target("", self._targets)
         return self._targets.find(self.definition.spec.get("target"))
+
+    @property
+    def has_db(self) -> bool:
+        return self._db is not None
 
     @property
     def steps(self) -> Steps:

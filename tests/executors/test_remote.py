@@ -1,0 +1,136 @@
+"""`ctx.db` in a child process whose target is a DuckDB file: asked of the worker, which has it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from rota.duckdb_instances import is_open, open_instance
+from rota.errors import Invalid
+from rota.executors.python import PythonExecutor
+from rota.executors.remote import ROWS, pack, unpack
+from rota.model.outcome import Outcome
+from tests.executors.conftest import make_context
+
+pytest.importorskip("duckdb")
+
+VALUES = [
+    None, True, 0, -(2**63), 2**100, 1.5, float("inf"), "x'; DROP TABLE t; --", "", b"\0\xff",
+    datetime(2026, 3, 1, 12, 0, 0, 1, tzinfo=UTC), datetime(2026, 3, 1), date(2026, 3, 1),
+    time(3, 4, 5, 6), timedelta(days=-1, microseconds=1), Decimal("1.50"),
+    UUID(int=7), [1, [None]], (1, "a"), {"a": {"b": [Decimal(1)]}}, {1: (2,)}, {"tuple": 1}, {}, [],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_passes_as_it_is(value: Any) -> None:
+    passed = unpack(json.loads(json.dumps(pack(value), allow_nan=False)))
+    assert passed == value
+    assert type(passed) is type(value)
+
+
+def test_a_value_of_another_kind_is_refused() -> None:
+    with pytest.raises(Invalid, match="a object cannot pass between a child and its worker"):
+        pack([object()])
+
+
+def run(executor: PythonExecutor, folder: Path, body: str, **options: Any) -> Outcome:
+    path = folder / "job.py"
+    lines = "\n    ".join(body.splitlines())
+    path.write_text(f"def run(ctx):\n    {lines}\n")
+    context = make_context(job="remote", spec={"file": str(path)}, **options)
+    context._targets = f"duckdb:///{folder / 'w.duckdb'}"
+    return executor.run(context)
+
+
+def result(outcome: Outcome) -> Any:
+    assert outcome.kind == "succeeded", outcome.error
+    return json.loads(outcome.result or "null")
+
+
+def test_a_child_uses_the_file_that_its_worker_has_open(
+    executor: PythonExecutor, tmp_path: Path
+) -> None:
+    instance = open_instance(str(tmp_path / "w.duckdb"))
+    try:
+        told = run(
+            executor,
+            tmp_path,
+            "ctx.db.execute('CREATE TABLE t (a INTEGER, b VARCHAR)')\n"
+            "ctx.db.executemany('INSERT INTO t VALUES (?, ?)', [(1, 'x'), (2, None)])\n"
+            "ctx.db.begin().execute('DELETE FROM t')\n"
+            "ctx.db.rollback()\n"
+            "names = [column[0] for column in ctx.db.execute('FROM t').description]\n"
+            "return [names, [list(row) for row in ctx.db.execute('FROM t ORDER BY a')],"
+            " ctx.db.execute('SELECT $a + 1', {'a': 4}).fetchone()[0]]",
+        )
+        assert result(told) == [["a", "b"], [[1, "x"], [2, None]], 5]
+        assert instance.cursor().execute("SELECT count(*) FROM t").fetchall() == [(2,)]
+    finally:
+        instance.close()
+
+
+@pytest.mark.parametrize("count", [0, 1, ROWS, 2 * ROWS + 1])
+def test_rows_come_in_pages(executor: PythonExecutor, tmp_path: Path, count: int) -> None:
+    told = run(
+        executor,
+        tmp_path,
+        f"db = ctx.db.execute('FROM range({count})')\n"
+        "return [len(db.fetchmany(3)), len(db.fetchall()), db.fetchone()]",
+    )
+    assert result(told) == [min(3, count), max(0, count - 3), None]
+
+
+def test_a_fault_has_its_own_name_in_the_child(executor: PythonExecutor, tmp_path: Path) -> None:
+    told = run(
+        executor,
+        tmp_path,
+        "import duckdb\n"
+        "try:\n    ctx.db.execute('FROM nothing')\n"
+        "except duckdb.CatalogException as fault:\n    caught = str(fault)\n"
+        "return [caught, ctx.db.execute('SELECT 1').fetchone()[0]]",
+    )
+    caught, one = result(told)
+    assert "nothing does not exist" in caught
+    assert one == 1
+
+
+def test_what_cannot_be_asked_for_says_the_way_out(
+    executor: PythonExecutor, tmp_path: Path
+) -> None:
+    error = run(executor, tmp_path, "ctx.db.execute('SELECT 1').df()").error
+    assert "ctx.db has no 'df' in a child process" in str(error)
+    assert "isolation='thread'" in str(error)
+
+
+def test_a_statement_ends_with_its_attempt(executor: PythonExecutor, tmp_path: Path) -> None:
+    """The worker's own thread runs it: a stop must reach it there."""
+    path = tmp_path / "job.py"
+    path.write_text(
+        "def run(ctx):\n    ctx.db.execute('SELECT 1')\n    ctx.progress(1)\n"
+        "    ctx.db.execute('SELECT count(*) FROM range(10_000_000) a, range(10_000_000) b')\n"
+    )
+    context = make_context(job="long", spec={"file": str(path)}, timeout=timedelta(seconds=1))
+    context._targets = f"duckdb:///{tmp_path / 'w.duckdb'}"
+    outcomes: list[Outcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(executor.run(context)))
+    thread.start()
+    assert context.port.shown.wait(20)  # type: ignore[attr-defined]
+    assert context.has_db
+    context.stop("timed_out")
+    thread.join(20)
+    assert [outcome.kind for outcome in outcomes] == ["timed_out"]
+    context.close()
+
+
+def test_the_file_is_let_go_at_the_end(executor: PythonExecutor, tmp_path: Path) -> None:
+    body = "ctx.db.execute('CREATE TABLE t (a INTEGER)')\nraise ValueError"
+    assert run(executor, tmp_path, body).kind == "failed"
+    assert not is_open(str(tmp_path / "w.duckdb"))
