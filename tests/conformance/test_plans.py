@@ -350,8 +350,10 @@ def walks(crowded: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str
 
         monkeypatch.setattr(transaction, method, watched)
 
-    for method in ("_execute", "_execute_many", "_execute_tuples", "_execute_columns"):
-        watch(method)
+    sending = ("_execute", "_execute_many", "_execute_tuples", "_execute_columns", "execute_bound")
+    for method in sending:
+        if hasattr(transaction, method):
+            watch(method)
     return found
 
 

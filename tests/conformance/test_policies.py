@@ -531,6 +531,20 @@ def test_runs_that_wait_for_their_spread_are_in_line(
     assert outcomes(world) == expected
 
 
+def test_nobody_passes_a_run_whose_spread_is_over_and_that_is_not_promoted_yet(
+    world: World,
+) -> None:
+    """All processes slept over its instant, and the one that wakes fires first."""
+    world.put(expr="10s", spread="9s", overlap="queue")
+    world.pass_time("20s", step="1s")
+    (first,), (second,) = world.running, world.runs("waiting")
+    world.end(first)
+    world.clock.advance("11s")
+    world.fire.step()
+    (claimed,) = world.look()
+    assert claimed.id == second.id
+
+
 def test_a_broken_row_can_be_seen_edited_and_dropped(world: World) -> None:
     made = world.put()
     _corrupt(world.store, "s")

@@ -217,7 +217,10 @@ class Recorder:
 
     def step_ended(self, actor: Actor) -> None:
         steps, version, due = actor.due
-        if steps != self.world.clock.steps or len(due) >= actor.batch or not actor.looked():
+        # What became due while the step ran may have filled its batch.
+        came = sum(at > version for key, at in self.touched.items() if key not in due)
+        full = len(due) + came >= actor.batch
+        if steps != self.world.clock.steps or full or not actor.looked():
             return
         for key in due:
             if self.touched.get(key, 0) <= version and self._is_there(key):

@@ -55,7 +55,9 @@ SELECT nextval('{prefix}runs_seq') AS seq FROM range(:count) ORDER BY seq;
 SELECT key FROM {prefix}slots WHERE number = 1 AND key IN (SELECT unnest(:keys::VARCHAR[]))
 UNION
 SELECT wanted_key FROM {prefix}runs
- WHERE state = 'held' AND wanted_key IN (SELECT unnest(:keys::VARCHAR[]));
+ WHERE wanted_key IN (SELECT unnest(:keys::VARCHAR[]))
+   AND (state = 'held' OR (state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL
+                           AND retry_of IS NULL));
 
 -- name: take_slots
 INSERT INTO {prefix}slots (key, number, owner_run)

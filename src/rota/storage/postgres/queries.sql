@@ -72,6 +72,9 @@ won AS MATERIALIZED (
                       FOR UPDATE SKIP LOCKED) AS locked
              WHERE NOT EXISTS (SELECT 1 FROM {prefix}slots WHERE key = a.key AND number = 1)
                AND NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key)
+               AND NOT EXISTS (SELECT 1 FROM {prefix}runs
+                                WHERE state = 'waiting' AND wanted_key = a.key AND attempt = 0
+                                  AND occurrence IS NOT NULL AND retry_of IS NULL)
            ) AS free
 ), moved AS (
     UPDATE {prefix}schedules AS s
@@ -108,12 +111,15 @@ RETURNING s.id;
 SELECT nextval('{prefix}runs_seq') AS seq FROM generate_series(1, :count::integer);
 
 -- name: take_slots
--- A key that somebody already waits for is not free: the line is first in, first out.
+-- A key that somebody already waits for is not free: the line is first in, first out. A fired run
+-- whose jitter or spread has not passed, or that nobody promoted yet, stands in line as well.
 -- A slot that is seen taken is left alone: its owner may be giving it back, and would be waited for.
 INSERT INTO {prefix}slots (key, number, owner_run)
 SELECT a.key, 1, a.seq
   FROM unnest(:key::text[], :seq::bigint[]) AS a(key, seq)
  WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key)
+   AND NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'waiting' AND wanted_key = a.key
+                      AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL)
    AND NOT EXISTS (SELECT 1 FROM {prefix}slots s WHERE s.key = a.key AND s.number = 1)
  ORDER BY a.key COLLATE "C"
 ON CONFLICT (key, number) DO NOTHING

@@ -51,11 +51,14 @@ WITH RECURSIVE last(seq) AS (
 SELECT last.seq + n AS seq FROM last, numbers;
 
 -- name: busy_keys
--- A key that somebody already waits for is not free: the line is first in, first out.
+-- A key that somebody already waits for is not free: the line is first in, first out. A fired run
+-- whose jitter or spread has not passed, or that nobody promoted yet, stands in line as well.
 SELECT json_group_array(json_array(k.value)) AS "key,"
   FROM json_each(:keys) AS k
  WHERE EXISTS (SELECT 1 FROM {prefix}slots WHERE key = k.value AND number = 1)
-    OR EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = k.value);
+    OR EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = k.value)
+    OR EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'waiting' AND wanted_key = k.value
+                  AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL);
 
 -- name: take_slots
 INSERT INTO {prefix}slots (key, number, owner_run) VALUES (:key, 1, :seq);
