@@ -17,6 +17,8 @@ from tests.conformance.support import (
     Place,
     VirtualClock,
     all_runs,
+    claim_one,
+    enqueue,
     ledger,
     plans,
     put_definition,
@@ -262,3 +264,11 @@ def test_versions_are_forgotten_in_the_end(place: Place, store: Store, clock: Vi
     ((count,),) = place.execute(f"SELECT count(*) FROM {place.table('job_versions')}")
     assert count == 100
     assert timedelta(seconds=1) == clock() - store.registered(ORIGIN, limit=1)[0].version_at
+
+
+def test_a_cancel_of_what_has_not_started_leaves_a_running_one_alone(store: Store) -> None:
+    run_id = enqueue(store)
+    claim_one(store)
+    store.cancel_run(run_id, "gone", ME, running=False)
+    run = store.run(run_id)
+    assert (run.state, run.cancel_requested_at, run.reason) == ("running", None, None)
