@@ -77,8 +77,10 @@ class Gate:
 class Seed:
     """An app on a store with DuckDB as the default target, and the folder it serves."""
 
-    def __init__(self, folder: Path, database: str, **settings: Any) -> None:
-        self.jobs, self.clock, self.events = Jobs(folder / "jobs.d"), Clock(this_hour()), []
+    def __init__(
+        self, folder: Path, database: str, now: datetime | None = None, **settings: Any
+    ) -> None:
+        self.jobs, self.clock = Jobs(folder / "jobs.d"), Clock(now or this_hour())
         self.store = open_store(database, clock=self.clock)
         self.store.migrate()
         self.app = rota.Rota(
@@ -127,6 +129,7 @@ class Seed:
             self.clock.advance(span)
             while self.fire.step() == 0.0:
                 pass
+        self.app.woken()  # what waits for an instant waits in the test's time
 
     # Looking
 
