@@ -23,6 +23,7 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
 from rota.model.run import NewRun
+from rota.storage.postgres.session import Session, Statement
 from rota.storage.store import Store, open_store
 from tests.fault.parts import AT_THE_BEGINNING, AT_THE_END, EVERYDAY, OPERATORS, STEPS
 from tests.fault.points import scripts_have_points
@@ -39,6 +40,7 @@ ENTRIES = {
     "single",
     "single_columns",
     "single_tuples",
+    "single_bound",
     "on_connection",
     "step",
 }
@@ -139,8 +141,20 @@ def witness(database: str, monkeypatch: pytest.MonkeyPatch) -> Witness:
         witness.statement(sql.decode() if isinstance(sql, bytes) else sql)
         return execute(cursor, sql, *given, **options)
 
+    run, simple = Session.run, Session.simple
+
+    def run_traced(session: Session, statement: Statement, bound: Any) -> Any:
+        witness.statement(statement.numbered.decode())
+        return run(session, statement, bound)
+
+    def simple_traced(session: Session, sql: bytes) -> None:
+        witness.statement(sql.decode())
+        simple(session, sql)
+
     monkeypatch.setattr(sqlite3, "connect", connect_traced)
     monkeypatch.setattr(psycopg.Cursor, "execute", execute_traced)
+    monkeypatch.setattr(Session, "run", run_traced)
+    monkeypatch.setattr(Session, "simple", simple_traced)
     return witness
 
 
