@@ -19,12 +19,13 @@ from typing import Final
 
 from rota.errors import Invalid
 from rota.model.limits import INTERPOLATED_LENGTH
-from rota.model.sql_lexer import LITERAL, QUOTED, VARIABLE, Token, lex, line_of
+from rota.model.sql_lexer import LITERAL, QUOTED, VARIABLE, Lines, Token, lex
 from rota.model.sql_quotes import dollar_parts, escape, misplaced, unfit
 
 RESERVED: Final = "ROTA_"
 INJECTED: Final = ("ROTA_JOB_NAME", "ROTA_RUN_ID", "ROTA_ATTEMPT", "ROTA_SCHEDULED_AT")
 
+_TAG: Final = re.compile(r"\$\w*\$")
 _PIECE: Final = re.compile(f"({VARIABLE})|{LITERAL}")
 
 
@@ -92,23 +93,25 @@ def _value(use: Use, values: Mapping[str, str]) -> str | None:
 
 
 def _uses(text: str, dialect: str, line: int) -> Iterator[Use]:
+    lines = Lines(text, line)
     for token, is_code in _template(text, dialect, line):
         if is_code:
             tag, body = dollar_parts(text[token.start : token.end])
-            yield from _uses(body, dialect, line_of(text, token.start + len(tag), line))
+            yield from _uses(body, dialect, lines.of(token.start + len(tag)))
         elif token.kind == "variable" or token.kind in QUOTED:
             for found in _pieces(text, token):
                 if found[1]:
-                    yield _use(found[1], line_of(text, found.start(), line))
+                    yield _use(found[1], lines.of(found.start()))
 
 
 def _template(text: str, dialect: str, line: int) -> Iterator[tuple[Token, bool]]:
     """The tokens of a template, each with whether it is a dollar quote that holds SQL: the body
     of a function (AS $$ … $$) or of DO."""
     first = last = ""
-    for token in lex(text, dialect, template=True, line=line):
+    may_hold = dialect == "postgres" and _TAG.search(text) is not None
+    for token in lex(text, dialect, template=True, words=may_hold, line=line):
         holds_code = last == "AS" or first == "DO"
-        yield token, token.kind == "dollar" and dialect == "postgres" and holds_code
+        yield token, token.kind == "dollar" and may_hold and holds_code
         if token.kind == "semicolon":
             first = last = ""
         elif token.kind != "comment":
@@ -149,6 +152,7 @@ class _Rendering:
 
     def __init__(self, text: str, values: Mapping[str, str], dialect: str, line: int) -> None:
         self.text, self.values, self.dialect, self.line = text, values, dialect, line
+        self.lines = Lines(text, line)
         self.output: list[str] = []
         self.length = self.raws = 0
         self.expected: list[Token] = []  # the quotes and comments of the result
@@ -184,7 +188,7 @@ class _Rendering:
 
     def _put_code(self, token: Token) -> None:
         tag, body = dollar_parts(self.text[token.start : token.end])
-        line = line_of(self.text, token.start + len(tag), self.line)
+        line = self.lines.of(token.start + len(tag))
         made = _Rendering(body, self.values, self.dialect, line).render()
         if (made + tag).index(tag) < len(made):
             raise Invalid(
@@ -207,7 +211,7 @@ class _Rendering:
         self._put(self.text[position : token.end])
 
     def _put_value(self, written: str, offset: int, token: Token, before: str) -> None:
-        use = _use(written, line_of(self.text, offset, self.line))
+        use = _use(written, self.lines.of(offset))
         value = _value(use, self.values) or ""
         quote = self.text[token.start : token.end]
         fault = unfit(value)
@@ -228,7 +232,7 @@ class _Rendering:
         if not self.placed:
             return
         try:
-            found = [token for token in lex(made, self.dialect) if _encloses(token)]
+            found = [one for one in lex(made, self.dialect, words=False) if _encloses(one)]
         except Invalid:
             raise self._changed(len(made)) from None
         wrong = set(self.expected) - set(found)

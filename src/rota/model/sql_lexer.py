@@ -8,6 +8,7 @@ PostgreSQL and DuckDB, not on SQLite; a literal that goes on after a line break 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -48,26 +49,31 @@ class Token:
     end: int
 
 
-def lex(text: str, dialect: str, *, template: bool = False, line: int = 1) -> Iterator[Token]:
+def lex(
+    text: str, dialect: str, *, template: bool = False, words: bool = True, line: int = 1
+) -> Iterator[Token]:
     """The tokens of a text; nothing between them opens a quote or comment. A quote that is never
-    closed is refused by its line; the text begins in `line`."""
+    closed is refused by its line; the text begins in `line`. Without `words`, and semicolons, it
+    is several times faster."""
     if dialect not in DIALECTS:
         raise Invalid(f"dialect {dialect!r} is unknown; use one of {', '.join(DIALECTS)}")
     if (nul := text.find("\0")) >= 0:
         raise Invalid(f"line {line_of(text, nul, line)}: the text holds a NUL character; remove it")
-    beginning, rest = _patterns(dialect, template)
+    beginning, rest = _patterns(dialect, template, words)
+    find = beginning.search if words else beginning.match
     position, carried = 0, ""
-    while found := beginning.search(text, position):
-        kind, start, end = found.lastgroup or "", found.start(), found.end()
+    while found := find(text, position):
+        kind = found.lastgroup or ""
+        start, end = found.span(kind)
         match kind:
             case "quote":
-                kind, carried = carried or _OPENINGS[found[0].lower()], ""
+                kind, carried = carried or _OPENINGS[text[start:end].lower()], ""
                 closed = rest[kind].match(text, end)
                 end = closed.end() if closed else -1
                 if closed and dialect != "sqlite" and _CONTINUED.match(text, end):
                     carried = kind
             case "dollar":
-                end = _dollar_end(text, start, found[0], template)
+                end = _dollar_end(text, start, text[start:end], template)
             case "block":
                 kind, end = "comment", _comment_end(text, start, nests=dialect != "sqlite")
         if end < 0:
@@ -75,6 +81,18 @@ def lex(text: str, dialect: str, *, template: bool = False, line: int = 1) -> It
             raise Invalid(f"line {line_of(text, start, line)}: {shown} … is never closed")
         yield Token(kind, start, end)
         position = end
+
+
+class Lines:
+    """The lines of a text, for many questions: counting from its beginning each time would take
+    minutes for a long one. The text begins in line `first`."""
+
+    def __init__(self, text: str, first: int = 1) -> None:
+        self.first = first
+        self.ends = [found.start() for found in re.finditer("\n", text)]
+
+    def of(self, offset: int) -> int:
+        return bisect_left(self.ends, offset) + self.first
 
 
 def line_of(text: str, offset: int, first: int = 1) -> int:
@@ -102,7 +120,9 @@ def _comment_end(text: str, start: int, *, nests: bool) -> int:
 
 
 @cache
-def _patterns(dialect: str, template: bool) -> tuple[re.Pattern[str], dict[str, re.Pattern[str]]]:
+def _patterns(
+    dialect: str, template: bool, words: bool
+) -> tuple[re.Pattern[str], dict[str, re.Pattern[str]]]:
     """What a token begins with; and for each kind of quote the rest after its opening."""
     sqlite = dialect == "sqlite"
     high = rf"[^\x00-\x7f{_WIDE_BLANKS}]" if dialect == "duckdb" else r"[^\x00-\x7f]"
@@ -120,7 +140,19 @@ def _patterns(dialect: str, template: bool) -> tuple[re.Pattern[str], dict[str, 
         "word": rf"{letter}(?:{letter}|[0-9]|(?!{piece})\$)*+",
         "semicolon": ";",
     }
-    beginning = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in alternatives.items())
+    skipped = ""
+    if not words:
+        word = alternatives.pop("word")
+        alternatives.pop("semicolon")
+        # Words as a whole, so that the end of one is not taken for the beginning of a quote; and
+        # whatever begins no token, so that the skipping always ends where one does.
+        others = "|".join(alternatives.values())
+        skipped = (
+            rf"(?:(?!{alternatives['quote']}){word}|[0-9 \t\n\r\f\v(),.;:=<>+*!?%&|]++"
+            rf"|(?!{others})[^A-Za-z_])*+"
+        )
+    tokens = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in alternatives.items())
+    beginning = f"{skipped}(?:{tokens})"
 
     def rest(close: str, *within: str) -> re.Pattern[str]:
         plain = rf"[^{close}\\$]++" if within and within[0].startswith(r"\\") else f"[^{close}$]++"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rota.model.sql_lexer import lex, line_of
+from rota.model.sql_lexer import Lines, lex
 
 _AUTONOMOUS: Final = re.compile(r"\ufeff?--[ \t]*rota:[ \t]*autonomous[ \t]*\r?(?:\n|\Z)")
 _WORDS: Final = 4
@@ -39,6 +39,7 @@ def own_transaction(text: str, dialect: str) -> int | None:
 def statements(text: str, dialect: str) -> Iterator[Statement]:
     """The statements of a script. What lies in quotes, or in the body of a trigger or function,
     is part of the statement around it."""
+    lines = Lines(text)
     words: list[str] = []
     start = position = depth = 0
     first, in_body, at_start = -1, False, False
@@ -56,7 +57,7 @@ def statements(text: str, dialect: str) -> Iterator[Statement]:
             if in_body or depth > 0:
                 continue
             if first >= 0:
-                yield _statement(text, words, first, start, token.start)
+                yield _statement(lines, words, first, start, token.start)
             words, start, first, depth = [], token.end, -1, 0
         elif in_body:
             in_body = not (at_start and word == "END")
@@ -68,12 +69,12 @@ def statements(text: str, dialect: str) -> Iterator[Statement]:
     rest = text[position:].lstrip()
     if first >= 0 or rest:
         first = first if first >= 0 else len(text) - len(rest)
-        yield _statement(text, words, first, start, len(text))
+        yield _statement(lines, words, first, start, len(text))
 
 
-def _statement(text: str, words: list[str], first: int, start: int, end: int) -> Statement:
+def _statement(lines: Lines, words: list[str], first: int, start: int, end: int) -> Statement:
     told = tuple(words[:_WORDS]) or ("",)
-    return Statement(words=told, line=line_of(text, first), start=start, end=end)
+    return Statement(words=told, line=lines.of(first), start=start, end=end)
 
 
 def _opens_body(words: list[str], dialect: str) -> bool:
