@@ -461,7 +461,9 @@ def test_pause_resume_and_cancel_the_runs_of_one_schedule(world: World) -> None:
 
 
 def test_one_bad_schedule_among_many_delays_nobody(world: World) -> None:
-    for number in range(1_000):
+    # To make a schedule takes DuckDB thirty times as long as SQLite.
+    many = 100 if world.store.engine.name == "duckdb" else 1_000
+    for number in range(many):
         world.store.put_schedule(
             Schedule(name=f"s{number}", job="job", kind="every", expr="1m", overlap="allow"), ME
         )
@@ -469,7 +471,7 @@ def test_one_bad_schedule_among_many_delays_nobody(world: World) -> None:
     world.store.put_schedule(unknown, ME)
     _corrupt(world.store, "s7")
     world.pass_time("1m")
-    assert len(world.running) == 999
+    assert len(world.running) == many - 1
     assert world.control.overview()["schedules"]["broken"] == 1
     waiting = world.store.list_runs(job="nobody", limit=9)
     assert [run.state for run in waiting] == ["queued"]
