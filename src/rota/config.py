@@ -52,7 +52,7 @@ class Settings:
             shown = f" {self.database!r}" if plain else ""
             raise Invalid(
                 f"database{shown} is not a URL; "
-                "use sqlite:///rota.db or postgresql://user@host/name"
+                "use sqlite:///rota.db or postgresql://user@host/name or duckdb:///warehouse.duckdb"
             )
         check_schema_name(self.schema)
         if self.default_target not in (STORE, *self.targets):

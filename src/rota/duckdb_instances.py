@@ -128,6 +128,12 @@ def cannot_open(path: str, said: str) -> RotaError:
     holder = _HOLDER.search(said)
     if holder:
         program, process = holder.groups()
+        if int(process) == os.getppid():
+            return Unavailable(
+                f"{path} cannot be used here: the process that started this one has it open, and "
+                "DuckDB lets one process open a file; use ctx.db, which asks that process, or give "
+                'the job isolation = "thread"'
+            )
         return Unavailable(
             f"{path} is in use by process {process} ({program}), and DuckDB lets one process open "
             f"a file; ask that process, or stop it (kill {process})"

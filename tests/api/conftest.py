@@ -14,7 +14,7 @@ from rota.testing import Clock, Driver
 from tests.api.support import Driven, Watch
 from tests.support.postgres import Server
 
-ENGINES = ("sqlite", "postgres")
+ENGINES = ("sqlite", "postgres", "duckdb")
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +47,8 @@ def database(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> str
     """The address of an empty store of the test's own."""
     if engine == "sqlite":
         return f"sqlite:///{tmp_path / 'rota.db'}"
+    if engine == "duckdb":
+        return f"duckdb:///{tmp_path / 'rota.duckdb'}"
     url: str = request.getfixturevalue("copied_database")
     return url
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import duckdb
 import psycopg
 import sqlalchemy
 
@@ -138,6 +139,8 @@ def plain(database: str) -> Iterator[Any]:
         connection: Any = sqlite3.connect(
             database.removeprefix("sqlite:///"), isolation_level=None, timeout=10
         )
+    elif database.startswith("duckdb"):
+        connection = duckdb.connect(database.removeprefix("duckdb:///"))
     else:
         connection = psycopg.connect(database, autocommit=True)
     try:

@@ -329,7 +329,8 @@ def test_a_store_of_a_newer_rota_is_refused_and_left_alone(database: str, engine
     app = define(database)
     app.load()
     app.close()
-    table = "_rota_meta" if engine == "sqlite" else "rota_data.meta"
+    schema = {"sqlite": "_rota_", "postgres": "rota_data.", "duckdb": "_rota_data."}[engine]
+    table = f"{schema}meta"
     with plain(database) as connection:
         connection.execute(f"UPDATE {table} SET value = '999' WHERE key = 'schema_version'")
     newer = define(database)

@@ -15,6 +15,14 @@ from sqlalchemy.orm import Session
 import rota
 from tests.api.support import Watch, alchemy, plain, transaction
 
+
+# DuckDB has other rules: tests/conformance/test_enqueue_on.py has them.
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
 Opens = Callable[[str], Any]
 
 

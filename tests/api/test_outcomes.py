@@ -124,7 +124,8 @@ def test_arguments_are_checked_again_before_execution(driven: Driven) -> None:
 
 
 def runs_table(driven: Driven) -> str:
-    return "_rota_runs" if driven.store.engine.name == "sqlite" else "rota_data.runs"
+    engine: Any = driven.store.engine
+    return f"{engine.prefix}runs"
 
 
 # Outcomes as values

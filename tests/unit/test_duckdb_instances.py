@@ -81,6 +81,20 @@ def test_the_process_that_has_the_file_is_named(tmp_path: Path) -> None:
     open_instance(path).close()
 
 
+def test_a_child_of_the_process_that_has_the_file_is_told_the_way_out(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.duckdb")
+    held = open_instance(path)
+    answer = subprocess.run(
+        [sys.executable, "-c", HOLD, path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    held.close()
+    assert "the process that started this one has it open" in answer.stderr
+    assert "use ctx.db" in answer.stderr
+
+
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello" * 1000)
     with pytest.raises(StorageError, match="not a DuckDB database"):

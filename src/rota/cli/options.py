@@ -24,7 +24,7 @@ class Where(Show):
     """Which store to ask, and how to answer."""
 
     database: Annotated[str | None, Parameter(metavar="URL")] = None
-    """The store, such as sqlite:///rota.db or postgresql://user@host/name."""
+    """The store: sqlite:///rota.db, duckdb:///FILE or postgresql://user@host/name."""
 
     config: Annotated[Path | None, Parameter(metavar="FILE")] = None
     """Read settings from this file instead of rota.toml."""

@@ -40,14 +40,17 @@ def settings_of(where: Where) -> Settings:
     return load_settings({"database": where.database}, file=where.config)
 
 
-def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite store; None for a server or a store in memory."""
-    if not url.startswith("sqlite:"):
-        return None
-    from rota.storage.sqlite.connect import path_from_url
-
+def store_file(url: str) -> Path | None:
+    """The file of a SQLite or DuckDB store; None for a server or a store in memory."""
+    match url.partition("://")[0]:
+        case "sqlite":
+            from rota.storage.sqlite.connect import path_from_url
+        case "duckdb":
+            from rota.duckdb_instances import path_from_url
+        case _:
+            return None
     path = path_from_url(url)
-    return None if path == ":memory:" else Path(path)
+    return None if path.startswith(":memory:") else Path(path)
 
 
 def actor() -> Actor:
@@ -60,7 +63,7 @@ def actor() -> Actor:
 @contextmanager
 def _existing(where: Where) -> Iterator[tuple[Settings, Store]]:
     settings = settings_of(where)
-    file = sqlite_file(settings.database)
+    file = store_file(settings.database)
     # Connecting would create the file, so look first.
     if file is not None and (not file.exists() or file.stat().st_size == 0):
         raise WrongSchema(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.cli.options import HERE, Where
 from rota.cli.output import say, say_heading, say_json
-from rota.cli.store import operating, settings_of, sqlite_file
+from rota.cli.store import operating, settings_of, store_file
 from rota.model.redact import redact_text
 from rota.storage.store import open_store
 
@@ -19,12 +19,11 @@ def migrate(*, plan: bool = False, where: Where = HERE) -> None:
     """
     settings = settings_of(where)
     place = redact_text(settings.database)
-    file = sqlite_file(settings.database)
+    file = store_file(settings.database)
     # Connecting creates a file, so the plan of a store that is not there is made in memory.
     absent = plan and file is not None and not file.exists()
-    store = open_store(
-        "sqlite:///:memory:" if absent else settings.database, schema=settings.schema
-    )
+    in_memory = settings.database.partition("://")[0] + ":///:memory:"
+    store = open_store(in_memory if absent else settings.database, schema=settings.schema)
     try:
         if plan:
             return _say_plan(store.pending_migrations(), place, where)
