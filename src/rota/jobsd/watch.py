@@ -16,8 +16,8 @@ from pathlib import Path
 log = logging.getLogger("rota.jobsd")
 
 # Changes are handed on in groups; the quiet period is kept by who is told.
-GROUP_MS, STEP_MS = 200, 50
-ATTACHED_MS = 500  # after this time without a change the notifier says so, and surely watches
+GROUP_MS, STEP_MS = 200, 100
+ATTACHED_MS = 1_000  # after this time without a change the notifier says so, and surely watches
 RESCAN_SECONDS = 10.0
 BLIND_RESCAN_SECONDS = 1.0
 
