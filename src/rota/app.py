@@ -487,19 +487,22 @@ class Rota:
                 self._saved.clear()
                 self.__dict__.pop("_enqueuer", None)
 
-    def run(self, only: Iterable[str] = PARTS) -> None:
-        """Start, and stop gracefully at SIGINT or SIGTERM; a second signal exits now.
+    def run(
+        self, only: Iterable[str] = PARTS, *, stopping: Callable[[], None] = lambda: None
+    ) -> None:
+        """Start, and stop gracefully at SIGINT or SIGTERM; a second signal exits now. `stopping`
+        is told when the stop begins.
 
         When half of the slots are stuck in threads that nothing can end, the process drains
         and executes itself anew.
         """
         if _in_script_of_child():
             return  # the script is only searched for a handler; the app runs in the parent
-        stopping, stuck = threading.Event(), threading.Event()
+        ending, stuck = threading.Event(), threading.Event()
 
         def renew() -> None:
             stuck.set()
-            stopping.set()
+            ending.set()
 
         asked_at = 0.0
 
@@ -508,7 +511,7 @@ class Rota:
             if not asked_at:
                 asked_at = time.monotonic()
                 stuck.clear()  # whoever asks for an end does not want a new beginning
-                stopping.set()
+                ending.set()
             elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
                 os._exit(130)
 
@@ -520,9 +523,10 @@ class Rota:
             self.start(only, on_stuck=renew)
             # The kernel may hand a signal to any thread, and then no wait of this one ends early:
             # the handler above runs when this one wakes by itself.
-            while not stopping.wait(SIGNAL_LOOK_SECONDS):
+            while not ending.wait(SIGNAL_LOOK_SECONDS):
                 pass
             log.info("stopping")
+            stopping()
             self.stop()
         finally:
             for number, handler in before.items():

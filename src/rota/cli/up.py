@@ -19,6 +19,7 @@ from rota.cli.load import load_app
 from rota.cli.main import OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import say_json
+from rota.cli.siblings import Siblings, check_processes, end_with_parent
 from rota.cli.store import settings_of
 from rota.cli.up_log import RunLines, set_up_logging
 from rota.cli.up_screen import describe, say_screen
@@ -34,9 +35,11 @@ def up(
     *,
     only: Annotated[str | None, Parameter(metavar="PARTS")] = None,
     slots: Annotated[int | None, Parameter(metavar="N")] = None,
+    processes: Annotated[int, Parameter(metavar="N")] = 1,
     queue: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
     quiet: bool = False,
     log_level: Annotated[str | None, Parameter(metavar="LEVEL")] = None,
+    sibling: Annotated[bool, Parameter(show=False, negative="")] = False,
     where: Where = HERE,
 ) -> int:
     """Run scheduler and worker until Ctrl-C or SIGTERM. Creates the store if there is none.
@@ -49,7 +52,9 @@ def up(
     only
         Parts to run, with commas: scheduler, worker. Both if not given.
     slots
-        How many runs at a time.
+        How many runs at a time, in each process.
+    processes
+        How many processes work: this one and N - 1 workers beside it, for more cores.
     queue
         Work only on this queue; may be repeated.
     quiet
@@ -66,13 +71,22 @@ def up(
     before = {number: signal.signal(number, _leave) for number in STOPS}
     try:
         app = _app(address, told, where, debug=level == "debug")
+        check_processes(processes, app.settings.database)
         if "worker" in parts:
             app.serve_folder().prepare()
         app.load()
         if not quiet:
             RunLines(app)
             _introduce(app, address, parts, where, usual)
-        app.run(parts)
+        if sibling:
+            end_with_parent()
+        siblings = Siblings(processes - 1, _as_worker(address, told, level, where))
+        siblings.start()
+        try:
+            app.run(parts, stopping=siblings.ask_to_stop)
+        finally:
+            siblings.ask_to_stop()
+            siblings.wait()
     except _Left:
         return OK
     finally:
@@ -105,6 +119,22 @@ def _app(address: str | None, told: dict[str, Any], where: Where, *, debug: bool
         raise
     app.settings = replace(app.settings, **flags)
     return app
+
+
+def _as_worker(address: str | None, told: dict[str, Any], level: str, where: Where) -> list[str]:
+    """The arguments of a process that works beside this one. It says only what goes wrong."""
+    quiet = level if level in ("error", "debug") else "warning"
+    made = ["--only", "worker", "--sibling", "--log-level", quiet]
+    if level != "debug":
+        made.append("--quiet")
+    made += [] if address is None else [address]
+    made += [] if where.database is None else ["--database", where.database]
+    made += [] if where.config is None else ["--config", str(where.config)]
+    made += ["--json"] if where.json else []
+    made += [] if told["slots"] is None else ["--slots", str(told["slots"])]
+    for queue in told["queues"] or ():
+        made += ["--queue", queue]
+    return made
 
 
 def _introduce(

@@ -1,0 +1,89 @@
+"""`rota up --processes N`: workers beside the first one, that come and go with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.api.support import wait_until
+from tests.surface.conftest import Cli
+from tests.surface.test_up import Up
+
+APP = """
+    import os
+    import rota
+
+    app = rota.Rota()
+
+    @app.job
+    def who() -> int:
+        return os.getpid()
+"""
+
+
+@pytest.fixture
+def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Up]:
+    (tmp_path / "shop.py").write_text(dedent(APP))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    up = Up("shop:app", "--processes", "3", "--slots", "2")
+    yield up
+    up.process.kill()  # its siblings see it, and end
+    up.process.wait(20)
+
+
+def pids(cli: Cli) -> set[int]:
+    return {worker["pid"] for worker in cli("workers", "--json").json}
+
+
+def are_gone(processes: set[int]) -> bool:
+    return not any(Path(f"/proc/{pid}/cmdline").exists() for pid in processes)
+
+
+def three(cli: Cli, without: int = 0) -> Callable[[], bool]:
+    return lambda: len(pids(cli) - {without}) == 3
+
+
+def test_they_work_come_back_and_stop_together(up: Up, cli: Cli) -> None:
+    wait_until(lambda: Path("rota.db").exists() and three(cli)())
+    assert {worker["slots"] for worker in cli("workers", "--json").json} == {2}
+    killed = next(iter(pids(cli) - {up.process.pid}))
+    os.kill(killed, signal.SIGKILL)
+    up.wait_for(f"worker process {killed} ended (signal 9); it starts again")
+    wait_until(three(cli, without=killed))
+    processes = pids(cli) - {killed}
+    assert cli("run", "who", "--wait", "--json").code == 0
+    code, _ = up.stop()
+    assert code == 0
+    assert are_gone(processes)
+
+
+def test_they_end_when_the_first_one_is_killed(up: Up, cli: Cli) -> None:
+    wait_until(lambda: Path("rota.db").exists() and three(cli)())
+    others = pids(cli) - {up.process.pid}
+    up.stop(signal.SIGKILL)
+    wait_until(lambda: are_gone(others))
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--processes", "0"], "--processes 0 must be a whole number from 1 to 256"),
+        (
+            ["--processes", "2", "--database", "duckdb:///x.duckdb"],
+            "a DuckDB store is opened by one process",
+        ),
+        (["--processes", "2", "--database", "sqlite:///:memory:"], "a store in memory belongs to"),
+    ],
+)
+@pytest.mark.usefixtures("clean_logging")
+def test_what_cannot_be_is_refused(cli: Cli, flags: list[str], told: str) -> None:
+    answer = cli("up", *flags)
+    assert answer.code == 2
+    assert told in answer.err
+    assert os.listdir() == []
