@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.jobsd import load as loading
-from rota.jobsd.folder import ACTOR, Folder
+from rota.jobsd.folder import ACTOR, ROOT_SECONDS, Folder
 from rota.model.run import Run
 from rota.testing import TestApp
 from tests.jobsd.support import Jobs, Served, wait_until
@@ -107,6 +107,9 @@ def test_the_folder_may_come_later_and_go_again(served: Served, jobs: Jobs) -> N
     served.settle()
     assert served.names() == ["accounting"]
     jobs.root.rename(jobs.root.with_name("away"))
+    served.settle()
+    assert served.names() == ["accounting"], "it may be replaced just now"
+    served.time.now += ROOT_SECONDS
     served.settle()
     assert served.names() == list(served.registered()) == []
     jobs.root.with_name("away").rename(jobs.root)

@@ -215,7 +215,10 @@ def test_500_random_changes_one_by_one(jobs: Jobs, live: Callable[[float], Live]
     change_and_compare(Model(jobs, 11), live(1.0), bursts=500, most=1)
 
 
-def test_a_folder_that_comes_later_is_seen(jobs: Jobs, live: Callable[[float], Live]) -> None:
+def test_a_folder_that_comes_later_is_seen(
+    jobs: Jobs, live: Callable[[float], Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "ROOT_SECONDS", 0.5)
     jobs.root.rmdir()
     one = live(0.2)
     model = Model(jobs, 1)

@@ -36,6 +36,9 @@ BATCH = 100
 RECONCILE_SECONDS = 10.0
 SWEEP_SECONDS = 60.0
 STOP_SECONDS = 10.0
+# A root that is missing is often being replaced: by a deploy, a clone, a mount that comes back. Its
+# jobs stay as they are for this long.
+ROOT_SECONDS = 10.0
 
 
 class Folder:
@@ -60,6 +63,7 @@ class Folder:
         self._gone: set[str] = set()  # not retired yet
         self._orphans = Orphans()
         self._first, self._seen = True, False
+        self._missing_since: float | None = None
         self._storage: object = None  # where everything was registered
         self._reconciled_at = self._swept_at = float("-inf")
         self._turn = threading.RLock()
@@ -127,11 +131,26 @@ class Folder:
                 self._watch.follow()  # before the look: what changes after it is told
                 pause = min(pause, self._watch.rescan_seconds)
             found = survey(self.root)
+            if (missing := self._missing(found)) is not None:
+                return min(pause, missing)
             prints = _prints(found)
             ready, wait = self.quiet.see(prints, self.monotonic())
             self._take(found, ready, prints)
             self._register()
             return pause if wait is None else min(pause, wait)
+
+    def _missing(self, found: Survey) -> float | None:
+        """The seconds for which a root that was there may still come back; None if it is there, or
+        has been away for too long."""
+        if found.exists or not self.definitions:
+            self._missing_since = None
+            return None
+        now = self.monotonic()
+        if self._missing_since is None:
+            self._missing_since = now
+            log.warning("%s is gone; its jobs stay for %.0f s", self.root, ROOT_SECONDS)
+        left = self._missing_since + ROOT_SECONDS - now
+        return left if left > 0 else None
 
     # Taking
 
