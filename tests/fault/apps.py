@@ -9,6 +9,7 @@ import threading
 import time
 
 import rota
+from tests.fault import poison
 
 
 def _app(**settings: object) -> rota.Rota:
@@ -79,6 +80,11 @@ def hang(ctx: rota.Context) -> None:
 
 def after(ctx: rota.Context) -> str:
     return "ran"
+
+
+def stuck() -> rota.Rota:
+    """Poison in two threads: one of them stuck is half."""
+    return poison.make_app("thread", slots=2, grace="1s")
 
 
 if "ROTA_TEST_DATABASE" in os.environ:

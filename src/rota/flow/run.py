@@ -6,13 +6,15 @@ handler returns; what comes later is dropped.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -45,6 +47,7 @@ class Owner:
     target: str | Targets
     done: Callable[[Execution, Outcome], None]
     freed: Callable[[Execution], None] = lambda execution: None
+    process: int = field(default_factory=os.getpid)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -121,6 +124,8 @@ class Execution:
 
     def handler_returned(self, outcome: Outcome) -> None:
         """The slot is free when the handler is gone *and* the outcome is known."""
+        if self.owner.process != os.getpid():
+            end_fork(outcome)
         self.context.close()
         with self.owner.guard:
             self.returned = True
@@ -185,6 +190,16 @@ class Execution:
             case _:
                 raise Unknown(f"a context cannot ask for {request!r}")
         return None
+
+
+def end_fork(outcome: Outcome) -> NoReturn:
+    """A handler forked this process, and a copy of it has come to its end. The copy has no worker
+    around it: it must not settle what the original settles, nor go on to the next run."""
+    if outcome.error is not None:
+        with suppress(OSError):
+            # Not by print: another thread of the original may have held the stream's lock.
+            os.write(2, f"{outcome.error}\n".encode("utf-8", "replace"))
+    os._exit(1 if outcome.error is not None else 0)
 
 
 def execute(execution: Execution, body: Callable[[Context], Outcome]) -> None:

@@ -116,17 +116,20 @@ def check_payload_size(size: int, field: str = "args") -> None:
 
 def clip(text: str, limit: int) -> str:
     """Make any text storable: no NUL, no lone surrogate, at most `limit` characters."""
-    clean = (
-        text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
-    )
-    if len(clean) <= limit:
-        return clean
-    note = f"… [{len(clean) - limit:,} characters cut] …"
+    if len(text) <= limit:
+        return _storable(text)
+    note = f"… [{len(text) - limit:,} characters cut] …"
     half = (limit - len(note)) // 2
     if half <= 0:
-        return clean[:limit]
+        return _storable(text[:limit])
     # Keep both ends: the beginning names the error, the end of a traceback says where.
-    return clean[:half] + note + clean[-half:]
+    return _storable(text[:half]) + note + _storable(text[-half:])
+
+
+def _storable(text: str) -> str:
+    """As long as it was, and cut first: a text of any size costs no copy of itself."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _check_text(text: str, field: str) -> None:
