@@ -16,7 +16,7 @@ from rota.model.steps import AT_LEAST_ONCE
 from tests.executors.sql_support import ME, NEVER_ENDS, World, wait_for
 from tests.support.postgres import Server
 
-PLACES = ("sqlite-store", "postgres-store", "sqlite", "postgres", "duckdb")
+PLACES = ("sqlite-store", "postgres-store", "duckdb-store", "sqlite", "postgres", "duckdb")
 
 
 def make_world(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> World:
@@ -467,6 +467,35 @@ def test_runs_on_one_duckdb_file_go_one_at_a_time(duck: World) -> None:
     third = duck.begin(job)
     first.stop("cancelled").join()
     assert third.join().kind == "succeeded"
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "duckdb"])
+def test_the_views_are_readable_on_a_duckdb_target(
+    tmp_path: Path, request: pytest.FixtureRequest, store: str
+) -> None:
+    """An alert job: it asks for the failures of the last day, on whatever store they are kept."""
+    urls = {"sqlite": f"sqlite:///{tmp_path}/rota.db", "duckdb": f"duckdb:///{tmp_path}/r.duckdb"}
+    database = urls.get(store) or request.getfixturevalue("postgres_url")
+    world = World(tmp_path, database, f"duckdb:///{tmp_path}/data.duckdb")
+    world.write(a="SELECT nope")
+    failed = world.run(world.job())
+    assert failed.state == "dead"
+    world.write(
+        a="CREATE TABLE alerts AS SELECT job_name, file_name, error_message, status "
+        "FROM _rota.job_runs WHERE status = 'failed' "
+        "AND started_at > now() - INTERVAL '24 hours' ORDER BY id;\n"
+        "SELECT name, file_count, running FROM _rota.jobs",
+        b="SELECT job_name, started_at <= now() FROM _rota.job_queue",
+    )
+    run = world.run(world.job())
+    assert run.state == "succeeded", run.error
+    first, second = world.store.list_steps(run.seq)
+    assert json.loads(first["result"])["rows"] == [["job", 2, True]]
+    assert json.loads(second["result"])["rows"] == [["job", True]]
+    found = world.query("SELECT job_name, file_name, status FROM alerts")
+    assert found == [("job", None, "failed"), ("job", "a.sql", "failed")]
+    assert world.query("SELECT count(*) FROM duckdb_databases() WHERE NOT internal") == [(1,)]
+    world.close()
 
 
 def test_postgres_server_is_there(postgres_server: Server) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rota.errors import Unavailable
 from rota.executors.protocol import Context
-from rota.model.limits import ERROR_LENGTH, clip
+from rota.model.limits import ERROR_LENGTH, SNAPSHOT_ROWS, SNAPSHOT_RUNS, clip
 from rota.model.redact import redact_text
 from rota.model.run import Claimed
 from rota.model.steps import StepDone, StepFile, StepTransaction
@@ -61,6 +61,10 @@ class AttemptSteps:
                 lambda: stack.enter_context(self.storage.step(key, self.lease, self._stopped))
             )
             yield _Patient(self, key, opened)
+
+    def view(self, name: str) -> list[dict[str, Any]]:
+        limit = SNAPSHOT_RUNS if name == "job_runs" else SNAPSHOT_ROWS
+        return self._patiently(lambda: self.storage.view_rows(name, limit=limit))
 
     def pause_requested(self) -> bool:
         return self._patiently(lambda: self.storage.pause_requested(self.run.seq, self.run.attempt))

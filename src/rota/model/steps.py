@@ -17,11 +17,6 @@ from typing import Any, Protocol
 AT_LEAST_ONCE = "at least once"
 
 
-class WroteElsewhere(Exception):
-    """A step on the store also wrote to another database, and cannot commit both at once: it was
-    undone, and has to run again outside the transaction of the store."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFile:
     """A file of a run as it was read: its text before interpolation, and the variables in it."""
@@ -51,7 +46,7 @@ class StepTransaction(Protocol):
 
     def commit(self, done: StepDone) -> None:
         """Mark the step done and commit both, if this attempt still has its lease; LeaseLost
-        if not, and then nothing of the step remains. WroteElsewhere if both cannot be one."""
+        if not, and then nothing of the step remains."""
 
 
 class Steps(Protocol):
@@ -77,6 +72,9 @@ class Steps(Protocol):
 
     def transaction(self, file: StepFile) -> AbstractContextManager[StepTransaction]:
         """A transaction on the store's own database; rolled back unless it was committed."""
+
+    def view(self, name: str) -> list[dict[str, Any]]:
+        """The latest rows of a view of the store: jobs, job_queue or job_runs."""
 
     def pause_requested(self) -> bool:
         """True once an operator asked this run to pause: it stops at its next step boundary."""

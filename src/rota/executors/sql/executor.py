@@ -28,7 +28,7 @@ from rota.model.limits import check_key, check_name
 from rota.model.outcome import Outcome
 from rota.model.redact import hide_values
 from rota.model.sql_script import is_autonomous
-from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile, WroteElsewhere
+from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
 
 log = logging.getLogger("rota.sql")
 
@@ -132,8 +132,7 @@ class SqlRun:
 
     def _execute(self, file: StepFile, script: str, place: Place) -> StepDone:
         if self.target.is_store and not is_autonomous(file.text):
-            with suppress(WroteElsewhere):
-                return self._in_store(file, script)
+            return self._in_store(file, script)
         return self._apart(file, script, place)
 
     def _in_store(self, file: StepFile, script: str) -> StepDone:
@@ -146,7 +145,7 @@ class SqlRun:
                 done = session.run(script, self.interrupts.check)
             try:
                 transaction.commit(done)
-            except (RotaError, WroteElsewhere):
+            except RotaError:
                 raise
             except Exception as fault:  # the driver's: a constraint that is checked at the end
                 raise SqlFailed(f"{_first_line(fault)} (at its commit)") from fault
@@ -154,6 +153,7 @@ class SqlRun:
 
     def _apart(self, file: StepFile, script: str, place: Place) -> StepDone:
         """The file first, then its record."""
+        place.show_views(script, self.steps)
         session, wrapped = place.session(), not is_autonomous(file.text)
         try:
             if wrapped:

@@ -7,6 +7,7 @@ it ends, however it ended.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +16,12 @@ from rota.duckdb_instances import Instance, open_instance
 from rota.errors import RotaError, Unavailable
 from rota.executors.sql.session import Interrupted, Session
 from rota.executors.targets import Target, connect
+from rota.model.steps import Steps
 
 log = logging.getLogger("rota.sql")
 
 LOOK_SECONDS = 0.1
+_VIEWS = re.compile(r"\b_rota\b", re.I)
 
 
 class Place:
@@ -42,6 +45,9 @@ class Place:
         except Exception as fault:
             raise Unavailable(f"target {self.target.name!r} does not answer: {fault}") from fault
 
+    def show_views(self, script: str, steps: Steps) -> None:
+        """Let the script read Rota's views, where they are in another database."""
+
     def close(self) -> None:
         session, self._session = self._session, None
         if session is not None:
@@ -56,6 +62,15 @@ class DuckPlace(Place):
 
     def _connect(self) -> Any:
         return self._instance.cursor()
+
+    def show_views(self, script: str, steps: Steps) -> None:
+        from rota.executors.sql.snapshot import fill, is_free
+
+        if self.target.is_store or not _VIEWS.search(script):
+            return
+        with self._instance.cursor() as cursor:
+            if is_free(cursor):
+                fill(cursor, steps)
 
     def _attached(self) -> set[str]:
         from rota.executors.sql.duckdb import attached

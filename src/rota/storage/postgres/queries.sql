@@ -628,6 +628,21 @@ UPDATE {prefix}runs SET lease_until = {now} + make_interval(secs => :lease_secon
 SELECT pause_requested_at FROM {prefix}runs
  WHERE seq = :seq AND attempt = :attempt AND state = 'running';
 
+-- name: view_jobs
+SELECT name, schedule, enabled, queue_max, timeout, file_count, queued, running, error
+  FROM {views}jobs ORDER BY name LIMIT :limit;
+
+-- name: view_job_queue
+-- The instants have other names: here they are what the view shows, text where it shows text.
+SELECT job_name, queued_at AS queued, started_at AS started
+  FROM {views}job_queue LIMIT :limit;
+
+-- name: view_job_runs
+SELECT id, run_id::text, job_name, record_type, file_name, started_at AS started,
+       finished_at AS finished, status, error_message
+  FROM {views}job_runs
+ WHERE run_id IN (SELECT id FROM {prefix}runs ORDER BY seq DESC LIMIT :limit);
+
 -- name: void_marks
 UPDATE {prefix}step_marks SET void = true
  WHERE run_seq = :seq AND number >= :number AND NOT void;

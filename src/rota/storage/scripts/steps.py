@@ -159,6 +159,10 @@ class StepsScript(Script):
         """What each attempt began, in order."""
         return self.engine.read(lambda tx: tx.all("list_steps", seq=seq, limit=limit))
 
+    def view_rows(self, name: str, *, limit: int) -> list[Row]:
+        """What a view shows, the latest runs only; instants as the view writes them."""
+        return self.engine.read(lambda tx: tx.all(f"view_{name}", limit=limit))
+
     def prune_texts(self, *, age_seconds: float, limit: int) -> int:
         """Delete a bounded number of texts that no run refers to."""
 
