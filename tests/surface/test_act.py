@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import rota
 from rota.cli import enqueue as enqueue_command
 from rota.flow.control import Control
-from tests.surface.conftest import Cli, shop
+from rota.model.job import Job
+from tests.surface.conftest import Cli, Ends, shop
 
 
 def test_enqueue_reads_arguments(cli: Cli, store: Control) -> None:
@@ -180,6 +182,32 @@ def test_cancel_redo_delete(cli: Cli, store: Control) -> None:
         answer = cli(verb, run)
         assert answer.code == 2
         assert f"run {run!r} does not exist" in answer.error
+
+
+def test_redo_from_a_step(cli: Cli, tmp_path: Path) -> None:
+    app = rota.Rota("sqlite:///rota.db")
+    for name, text in (("a.sql", "CREATE TABLE IF NOT EXISTS t (i)"), ("b.sql", "SELECT 1")):
+        (tmp_path / name).write_text(text)
+    spec = {"folder": str(tmp_path), "files": ["a.sql", "b.sql"]}
+    app.add_job(Job(name="files", executor="sql", spec=spec))
+    made = app.control.trigger("files")
+    ends = Ends(app, 1)
+    app.start(["worker"])
+    ends.wait()
+    app.stop()
+    shown = cli("show", made.id).out
+    assert "Steps" in shown
+    assert "a.sql" in shown
+    assert [step["name"] for step in cli("show", made.id, "--json").json["steps"]] == [
+        "a.sql", "b.sql",
+    ]  # fmt: skip
+    refused = cli("redo", made.id, "--from", "c.sql")
+    assert refused.code == 2
+    assert "its steps are a.sql, b.sql" in refused.error
+    assert cli("redo", made.id, "--from", "b.sql", "--latest").code == 2
+    assert cli("redo", made.id, "--from", "b.sql").code == 0
+    assert cli("cancel", made.id).code == 0
+    assert cli("redo", made.id, "--latest").code == 0
 
 
 def test_the_audit_names_the_user_and_the_command_line(cli: Cli, store: Control) -> None:

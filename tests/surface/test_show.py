@@ -17,7 +17,7 @@ NIGHTLY = Schedule(name="nightly", job="greet", kind="cron", expr="0 3 * * *", a
 
 def test_a_run_with_its_attempts_error_and_log(cli: Cli, ended: dict[str, str]) -> None:
     found = cli("show", ended["broken"], "--json").json
-    assert list(found) == ["run", "attempts", "logs"]
+    assert list(found) == ["run", "attempts", "steps", "logs"]
     assert found["run"]["state"] == "dead"
     (attempt,) = found["attempts"]
     assert (attempt["number"], attempt["outcome"]) == (1, "failed")

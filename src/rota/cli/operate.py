@@ -151,18 +151,30 @@ def cancel(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None
     _done_run(told, "is running and asked to end" if asked else "is cancelled", where)
 
 
-def redo(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None:
-    """Start over a run that has ended.
+def redo(
+    run: RunId,
+    /,
+    *,
+    from_step: Annotated[str | None, Parameter(name="--from", metavar="STEP")] = None,
+    latest: bool = False,
+    reason: Reason = None,
+    where: Where = HERE,
+) -> None:
+    """Start over a run that has ended. A SQL run goes on at its first step that is not done.
 
     Parameters
     ----------
     run
         Its id, or at least 6 characters of its beginning.
+    from_step
+        Begin at this step: the name of its file, or its number.
+    latest
+        Begin at the first step, with the files as they are now.
     reason
         Kept with the run.
     """
     with operating(where) as control:
-        told = control.redo(find_run(control, run).id, reason)
+        told = control.redo(find_run(control, run).id, reason, from_step=from_step, latest=latest)
     _done_run(told, f"starts over; it is {told.state}", where)
 
 

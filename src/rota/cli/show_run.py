@@ -20,8 +20,10 @@ LOG_TAIL = 20
 
 def show_run(control: Control, run: Run, now: datetime, where: Where) -> None:
     attempts, lines = control.attempts(run.id), _log_tail(control, run)
+    steps = control.steps(run.id)
     if where.json:
-        return say_json({"run": run_record(run), "attempts": attempts, "logs": lines})
+        told = {"run": run_record(run), "attempts": attempts, "steps": steps, "logs": lines}
+        return say_json(told)
     record = run_record(run)
     say_fields(
         {
@@ -54,6 +56,7 @@ def show_run(control: Control, run: Run, now: datetime, where: Where) -> None:
         }
     )
     _say_attempts(attempts, now)
+    _say_steps(steps, now)
     if lines:
         say_heading("Log" if len(lines) < LOG_TAIL else f"Log (last {LOG_TAIL} lines)")
         for line in lines:
@@ -64,6 +67,27 @@ def log_text(line: dict[str, Any]) -> str:
     """One log line as people read it."""
     at = line["at"].astimezone().strftime("%H:%M:%S.%f")[:-3]
     return f"{at} {line['level'].lower():<7} {line['text']}"
+
+
+def _say_steps(steps: list[dict[str, Any]], now: datetime) -> None:
+    if not steps:
+        return
+    say_heading("Steps")
+    say_table(
+        ("attempt", "step", "status", f"started ({zone_name(now)})", "took", "rows", "error"),
+        (
+            (
+                one["attempt"],
+                one["name"],
+                one["status"] + (f" ({one['note']})" if one["note"] else ""),
+                when(one["started_at"], now),
+                took(one["started_at"], one["finished_at"]) if one["finished_at"] else None,
+                one["rows"],
+                None if one["error"] is None else error_line(one["error"]),
+            )
+            for one in steps
+        ),
+    )
 
 
 def _say_attempts(attempts: list[dict[str, Any]], now: datetime) -> None:
