@@ -15,17 +15,15 @@ import getpass
 import inspect
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from rota.config import Settings, load_settings
 from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable
@@ -37,8 +35,10 @@ from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
 from rota.flow.control import Control
 from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_job
-from rota.flow.events import Events, Listener, RunEvent, Sources, ended_event
+from rota.flow.events import Events, Listener, Sources, ended_event
 from rota.flow.service import PARTS, Service, ServiceOptions
+from rota.jobs_folder import JobsFolder
+from rota.life import live
 from rota.model.duration import parse_duration
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
@@ -50,9 +50,7 @@ from rota.model.options import (
     retry_of,
     timing_of,
 )
-from rota.model.outcome import error_line
 from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON
-from rota.model.redact import redact_text
 from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run
 from rota.model.schedule import Schedule
@@ -62,39 +60,11 @@ from rota.task import HeldLock, Task
 
 log = logging.getLogger("rota")
 
-# A terminal or a supervisor may deliver one request to stop twice.
-SAME_SIGNAL_SECONDS = 0.3
-SIGNAL_LOOK_SECONDS = 0.5
-ERROR_LINE = 300
 # One for each handler and some for the loops, so that renewals never wait for handlers.
 MOST_CONNECTIONS = 100
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class JobsFolder(Protocol):
-    """The folder of jobs, as its app knows it."""
-
-    def prepare(self) -> None:
-        """Run the scripts of initdb.d and startdb.d, once in a life."""
-
-    def load(self, *, again: bool = False) -> None:
-        """Register what is there, also what changed a moment ago; `again` reads all of it anew."""
-
-    def start(self) -> None:
-        """Follow its changes from now on."""
-
-    def stop(self) -> None: ...
-
-    def status(self) -> dict[str, str | None]:
-        """The last error of its loop, by name."""
-
-    def faults(self) -> list[str]:
-        """What is wrong with its files now."""
-
-
-SWITCH_SECONDS = 0.0005
 
 
 class Rota:
@@ -496,58 +466,8 @@ class Rota:
         When half of the slots are stuck in threads that nothing can end, the process drains
         and executes itself anew.
         """
-        if _in_script_of_child():
-            return  # the script is only searched for a handler; the app runs in the parent
-        ending, stuck = threading.Event(), threading.Event()
-
-        def renew() -> None:
-            stuck.set()
-            ending.set()
-
-        asked_at = 0.0
-
-        def ask(number: int, frame: object) -> None:
-            nonlocal asked_at
-            if not asked_at:
-                asked_at = time.monotonic()
-                stuck.clear()  # whoever asks for an end does not want a new beginning
-                ending.set()
-            elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
-                os._exit(130)
-
-        # The process is ours: loops that come back from the database wait less for handlers.
-        sys.setswitchinterval(SWITCH_SECONDS)
-        self._speak_unless_told()
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            self.start(only, on_stuck=renew)
-            # The kernel may hand a signal to any thread, and then no wait of this one ends early:
-            # the handler above runs when this one wakes by itself.
-            while not ending.wait(SIGNAL_LOOK_SECONDS):
-                pass
-            log.info("stopping")
-            stopping()
-            self.stop()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        if stuck.is_set():
-            log.warning("starting anew: threads that ignore their timeout hold half of the slots")
-            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-    def _speak_unless_told(self) -> None:
-        """A program that set up no logging would seem to hang: say what happens, on stderr."""
-        if log.hasHandlers():
-            return
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-        names, store = ", ".join(sorted(self._jobs)), redact_text(self.settings.database)
-        log.info("rota runs on %s; jobs: %s; Ctrl-C stops it", store, names or "none")
-        words = ("started", "completed", "failed", "cancelled")
-        lines = {f"job.{word}": functools.partial(_say, word) for word in words}
-        self.events.write_lines(lines, say_more)
+        if not _in_script_of_child():  # there the script is only searched for a handler
+            live(self, only, stopping)
 
     @property
     def health(self) -> dict[str, str | None]:
@@ -662,15 +582,6 @@ def _sql_executor() -> Executor:
     from rota.executors.sql import SqlExecutor
 
     return SqlExecutor()
-
-
-def say_more(count: int) -> None:
-    log.info("… and %s more runs ended in the last second", f"{count:,}")
-
-
-def _say(word: str, event: RunEvent) -> None:
-    error = f": {error_line(event.error, limit=ERROR_LINE)}" if event.error else ""
-    log.info("%s %s (run %s)%s", event.name, word, event.run_id, redact_text(error))
 
 
 def _default_isolation(function: Callable[..., Any], timeout: timedelta | None) -> str:

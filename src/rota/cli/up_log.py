@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from rota.app import Rota, say_more
+from rota.app import Rota
 from rota.cli.output import clean, paint
 from rota.cli.times import spent
 from rota.errors import Invalid
 from rota.flow.events import Listener, RunEvent
+from rota.life import say_more
 from rota.model.duration import format_duration
 from rota.model.outcome import error_line
 from rota.model.redact import redact_text

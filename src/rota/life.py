@@ -1,0 +1,92 @@
+"""The life of a process that is Rota's own: start, say what happens, stop at a signal."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from rota.flow.events import RunEvent
+from rota.model.outcome import error_line
+from rota.model.redact import redact_text
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+
+log = logging.getLogger("rota")
+
+# A terminal or a supervisor may deliver one request to stop twice.
+SAME_SIGNAL_SECONDS = 0.3
+SIGNAL_LOOK_SECONDS = 0.5
+# The process is ours: loops that come back from the database wait less for handlers.
+SWITCH_SECONDS = 0.0005
+ERROR_LINE = 300
+
+
+def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
+    """What `Rota.run` promises."""
+    ending, stuck = threading.Event(), threading.Event()
+
+    def renew() -> None:
+        stuck.set()
+        ending.set()
+
+    asked_at = 0.0
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked_at
+        if not asked_at:
+            asked_at = time.monotonic()
+            stuck.clear()  # whoever asks for an end does not want a new beginning
+            ending.set()
+        elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
+            os._exit(130)
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    speak_unless_told(app)
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        app.start(only, on_stuck=renew)
+        # The kernel may hand a signal to any thread, and then no wait of this one ends early:
+        # the handler above runs when this one wakes by itself.
+        while not ending.wait(SIGNAL_LOOK_SECONDS):
+            pass
+        log.info("stopping")
+        stopping()
+        app.stop()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if stuck.is_set():
+        log.warning("starting anew: threads that ignore their timeout hold half of the slots")
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def speak_unless_told(app: Rota) -> None:
+    """A program that set up no logging would seem to hang: say what happens, on stderr."""
+    if log.hasHandlers():
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    names, store = sorted(job.name for job in app.jobs()), redact_text(app.settings.database)
+    log.info("rota runs on %s; jobs: %s; Ctrl-C stops it", store, ", ".join(names) or "none")
+    words = ("started", "completed", "failed", "cancelled")
+    lines = {f"job.{word}": functools.partial(_say, word) for word in words}
+    app.events.write_lines(lines, say_more)
+
+
+def say_more(count: int) -> None:
+    log.info("… and %s more runs ended in the last second", f"{count:,}")
+
+
+def _say(word: str, event: RunEvent) -> None:
+    error = f": {error_line(event.error, limit=ERROR_LINE)}" if event.error else ""
+    log.info("%s %s (run %s)%s", event.name, word, event.run_id, redact_text(error))
