@@ -31,6 +31,15 @@ NEVER_CRASHED = ("has_mark", "prune_texts", "end_step", "finish_step")
 MOST_POINTS = 500
 
 
+@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """One process at a time has it: that is all that DuckDB needs."""
+    if request.param == "postgres":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    return f"{request.param}:///{tmp_path / 'rota.db'}"
+
+
 class Kill:
     """Ends this process at the nth point; writes down the names of the points before."""
 
