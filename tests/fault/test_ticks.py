@@ -4,13 +4,14 @@ import random
 import threading
 from datetime import datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from rota.model.limits import PAGE
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN
-from rota.storage.store import Store
+from rota.storage.store import Store, open_store
 from tests.fault.harness import processes
 
 
@@ -72,3 +73,24 @@ def test_each_second_gets_exactly_one_run_though_processes_are_killed(
 @pytest.mark.long
 def test_a_minute_of_ticks_with_five_kills_of_each_process(store: Store, database: str) -> None:
     tick(store, database, schedules=200, seconds=60, kills=5)
+
+
+# One process has a DuckDB file: the next one opens it when the one before is dead.
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_each_second_gets_exactly_one_run_though_the_only_process_is_killed(
+    tmp_path: Path, kills: int
+) -> None:
+    database, schedules = f"duckdb:///{tmp_path}/rota.duckdb", 20
+    over = threading.Event()  # never set: a wait that keeps the time between kills
+    luck = random.Random(7)
+    with processes("ticks", database, 1, ROTA_TEST_SCHEDULES=str(schedules)) as (process,):
+        for _ in range(kills):
+            over.wait(luck.uniform(1, 4))
+            process.kill()
+            process.start()
+        over.wait(4)
+        assert process.stop() == 0
+    store = open_store(database)
+    store.check_schema()
+    check(store, schedules)
+    store.close()
