@@ -47,6 +47,9 @@ class Client:
         self._stopping.set()
         self._thread.join()
 
+    def monotonic(self) -> float:
+        return time.monotonic()
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             self.luck.choice(self.wishes)()
@@ -138,7 +141,7 @@ class Client:
         self._record(lambda: self.app._enqueue(job, payloads, {}, None, True), job=job)
 
     def _record(self, ask: Callable[[], Sequence[Enqueued]], **about: Any) -> list[str]:
-        asked = time.monotonic()
+        asked = self.monotonic()
         try:
             answers = ask()
         except rota.Unavailable as fault:

@@ -6,6 +6,7 @@ A part is a function of a campaign that has not begun, a number of faults, and t
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tests.fault import storms
 from tests.fault.campaign import Campaign, Verdict
 from tests.fault.history import read_rows
+from tests.fault.life import Life
 from tests.fault.zygote import Child
 from tests.support.postgres import Cluster
 
@@ -28,6 +30,7 @@ PROCESSES = 3
 REACH_SECONDS = 15.0
 TRIES = 3
 STRIDE = 20  # a short campaign dies at every so many points of a beginning
+CALLS_STRIDE = 7
 MOST_POINTS = 2_000
 # What is reached only in a process that something else happens to as well.
 HINTS: Mapping[str, Mapping[str, str]] = {
@@ -201,6 +204,30 @@ def beginnings(campaign: Campaign, times: int, bench: Bench) -> Verdict:
     raise AssertionError(f"a beginning has more than {MOST_POINTS} points")
 
 
+def failing_calls(campaign: Campaign, times: int, bench: Bench) -> Verdict:
+    """The first, second, ... database call of a whole life fails, until one comes to its end.
+
+    `times` of 7 is every call, 1 is every seventh, from a call on that the seed decides.
+    """
+    engine = "sqlite" if campaign.database.startswith("sqlite") else "postgres"
+    stride = max(1, CALLS_STRIDE // times)
+    for number in range(1 + campaign.seed % stride, MOST_POINTS, stride):
+        folder = campaign.folder / f"life-{number}"
+        folder.mkdir()
+        with bench.database(engine, folder) as database:
+            life = Life(database, folder, number=number, seed=campaign.seed)
+            life.live()
+            broken = life.judge()
+        if life.point is None:
+            return Verdict(counts=campaign.counts)
+        if broken:
+            told = f"call {number} failed, at {life.point}"
+            return Verdict(counts=campaign.counts, violations=[told, *broken])
+        campaign.tally("failing call")
+        shutil.rmtree(folder)
+    raise AssertionError(f"a life has more than {MOST_POINTS} calls")
+
+
 def begin_once(campaign: Campaign, **told: Any) -> int:
     campaign.born += 1
     name = f"b.{campaign.born}"
@@ -237,6 +264,7 @@ PARTS = {
     "sleepers": Part(run=sleepers, fault="sleeping scheduler"),
     "crash-points": Part(run=crash_points, fault="crash point"),
     "beginnings": Part(run=beginnings, fault="crash point"),
+    "failing-calls": Part(run=failing_calls, fault="failing call"),
     "server-crashes": Part(
         run=server_crashes, fault="PostgreSQL crash", engines=("postgres",), durable=True
     ),

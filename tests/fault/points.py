@@ -41,7 +41,7 @@ def probe_from_environment(notebook: Notebook) -> Probe | None:
         point, _, times = told.rpartition(":")
         act = raise_fault
         probes.append(
-            _At(point, int(times), notebook, act) if point else _Nth(int(times), notebook, act)
+            _At(point, int(times), notebook, act) if point else Nth(int(times), notebook, act)
         )
     if told := os.environ.get("ROTA_TEST_POINTS"):
         probes.append(Recorder(told))
@@ -75,14 +75,16 @@ def _signals_itself(number: int) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-class _Nth:
+class Nth:
     def __init__(self, number: int, notebook: Notebook, act: Callable[[], None]) -> None:
         self.number, self.notebook, self.act = number, notebook, act
         self._counter = count(1)
+        self.met: str | None = None  # the point it was
 
     def __call__(self, point: str) -> None:
         # After a commit there is nothing left that the database could refuse.
         if not point.endswith("commit.after") and next(self._counter) == self.number:
+            self.met = point
             self.notebook.write("point", point=point)
             self.act()
 

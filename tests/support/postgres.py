@@ -331,6 +331,16 @@ def memory_is_disk() -> bool:
     return usable and shutil.disk_usage(MEMORY_DISK).free >= MEMORY_BYTES
 
 
+@contextmanager
+def memory_folder(otherwise: Path) -> Iterator[Path]:
+    """A folder in memory, for data that need not last; else the one that is given."""
+    if not memory_is_disk():
+        yield otherwise
+        return
+    with tempfile.TemporaryDirectory(prefix="rota-test-", dir=MEMORY_DISK) as folder:
+        yield Path(folder)
+
+
 def make_folder(root: Path, account: pwd.struct_passwd | None) -> Path:
     """A temporary folder that belongs to the server's account."""
     folder = Path(tempfile.mkdtemp(prefix="rota-postgres-", dir=root))

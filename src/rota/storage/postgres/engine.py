@@ -146,9 +146,10 @@ class PostgresEngine:
         self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Any]]
     ) -> list[Any]:
         # The statement is its own commit: until it is sent nothing has happened.
-        self._at(name, "before", statement)
-        self._at(name, "after", statement)
-        self._at(name, "before")
+        with self._translated():
+            self._at(name, "before", statement)
+            self._at(name, "after", statement)
+            self._at(name, "before")
 
         def execute() -> list[Any]:
             with self._pool.lend() as connection:
