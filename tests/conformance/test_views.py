@@ -571,6 +571,34 @@ def test_the_queries_of_the_document_give_true_answers(
     assert (job, round(seconds, 2)) == ("job", 15.0)
 
 
+# The same rows, handed on
+
+
+def test_the_rows_that_are_handed_on_are_those_of_the_views(store: Store, place: Place) -> None:
+    enqueue(store)
+    do(store, claim_one(store), LOAD)
+    put_job(store, "idle")
+    enqueue(store)
+    for name, count in {"jobs": 2, "job_queue": 2, "job_runs": 2}.items():
+        shown, told = view(place, name), store.view_rows(name, runs=10, limit=10)
+        named = [dict(zip(shown[0], row.values(), strict=True)) for row in told]
+        plainly = [{key: plain(key, value) for key, value in row.items()} for row in named]
+        assert len(plainly) == len(shown) == count, name
+        assert [row for row in plainly if row not in shown] == [], name
+
+
+def test_a_bound_on_runs_keeps_what_failed(store: Store) -> None:
+    for kind in ("failed", "succeeded", "succeeded", "succeeded"):
+        enqueue(store)
+        settle(store, claim_one(store), kind, retry=ONCE)
+
+    def shown(**bounds: int) -> list[str]:
+        return [row["status"] for row in store.view_rows("job_runs", **bounds)]
+
+    assert shown(runs=2, limit=10) == ["success", "success", "failed"]
+    assert shown(runs=9, limit=2) == ["success", "success"]
+
+
 # Plans
 
 

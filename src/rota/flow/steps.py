@@ -63,8 +63,9 @@ class AttemptSteps:
             yield _Patient(self, key, opened)
 
     def view(self, name: str) -> list[dict[str, Any]]:
-        limit = SNAPSHOT_RUNS if name == "job_runs" else SNAPSHOT_ROWS
-        return self._patiently(lambda: self.storage.view_rows(name, limit=limit))
+        return self._patiently(
+            lambda: self.storage.view_rows(name, runs=SNAPSHOT_RUNS, limit=SNAPSHOT_ROWS)
+        )
 
     def pause_requested(self) -> bool:
         return self._patiently(lambda: self.storage.pause_requested(self.run.seq, self.run.attempt))

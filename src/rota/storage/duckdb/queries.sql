@@ -485,11 +485,17 @@ SELECT name, schedule, enabled, queue_max, timeout, file_count, queued, running,
 SELECT job_name, queued_at AS queued, started_at AS started
   FROM {views}job_queue LIMIT :limit;
 
+-- name: latest_seq
+SELECT coalesce(max(seq), 0) AS seq FROM {prefix}runs;
+
 -- name: view_job_runs
+-- The latest, and what failed before them: a busy store must not hide that from an alert. Plain
+-- conditions, no subquery: only such go into the branches of the view.
 SELECT id, run_id, job_name, record_type, file_name, started_at AS started,
        finished_at AS finished, status, error_message
   FROM {views}job_runs
- WHERE run_id IN (SELECT id FROM {prefix}runs ORDER BY seq DESC LIMIT :limit);
+ WHERE id >= :first_id OR status = 'failed'
+ ORDER BY id DESC LIMIT :limit;
 
 -- name: void_marks
 UPDATE {prefix}step_marks SET void = true WHERE run_seq = :seq AND number >= :number AND NOT void;

@@ -20,6 +20,9 @@ from rota.storage import rows
 from rota.storage.engine import EngineStep, Row, Transaction
 from rota.storage.scripts.base import Script
 
+# The `id` of a run in the view job_runs: its seq, with room for the steps of all its attempts.
+ID_OF_SEQ = 10_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepKey:
@@ -159,9 +162,18 @@ class StepsScript(Script):
         """What each attempt began, in order."""
         return self.engine.read(lambda tx: tx.all("list_steps", seq=seq, limit=limit))
 
-    def view_rows(self, name: str, *, limit: int) -> list[Row]:
-        """What a view shows, the latest runs only; instants as the view writes them."""
-        return self.engine.read(lambda tx: tx.all(f"view_{name}", limit=limit))
+    def view_rows(self, name: str, *, runs: int, limit: int) -> list[Row]:
+        """What a view shows, instants as the view writes them; of job_runs the latest `runs`, and
+        what failed before them."""
+
+        def work(tx: Transaction) -> list[Row]:
+            if name != "job_runs":
+                return tx.all(f"view_{name}", limit=limit)
+            latest = tx.one("latest_seq")
+            first = 0 if latest is None else latest["seq"] - runs + 1
+            return tx.all("view_job_runs", first_id=first * ID_OF_SEQ, limit=limit)
+
+        return self.engine.read(work)
 
     def prune_texts(self, *, age_seconds: float, limit: int) -> int:
         """Delete a bounded number of texts that no run refers to."""
