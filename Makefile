@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BENCH ?= .venv-bench
-APP ?= examples.hello:app
+APP ?= hello:app
+EXAMPLES ?= examples
 SEEDS ?= 2000
 
 BIN := $(VENV)/bin
@@ -18,8 +19,12 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
 		while IFS='|' read -r target text; do printf '%-18s %s\n' "$$target" "$$text"; done
 
-up: $(READY) ## Start Rota with the example jobs (another app: make up APP=module:name)
-	$(BIN)/rota up $(APP)
+# In the folder of examples, a project as `rota init` makes it: what it writes is ignored by git.
+up: $(READY) ## Start Rota with the jobs of examples/, which run every few seconds; Ctrl-C stops it
+	@echo "Jobs: $(EXAMPLES)/jobs.d (SQL and Python; edit them while it runs) and $(EXAMPLES)/hello.py"
+	@echo "In another terminal: cd $(EXAMPLES), then $(abspath $(BIN))/rota runs, … show daily_report"
+	@echo
+	@cd $(EXAMPLES) && exec $(abspath $(BIN))/rota up $(APP)
 
 test: ## Install, check, run every test, and print what each phase cost
 	@started=$$(date +%s); \

@@ -1,0 +1,1 @@
+INSERT INTO orders SELECT * FROM read_csv('${DATA_DIR:-data}/partner.csv', header = true);
