@@ -47,12 +47,12 @@ class Statement:
 class Session(psycopg.Connection[TupleRow]):
     """In autocommit, used by one thread at a time."""
 
-    def __init__(self, pgconn: Any, row_factory: Any = psycopg.rows.tuple_row) -> None:
-        super().__init__(pgconn, row_factory)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.prepares = True  # False keeps all state out of the session: behind a pooler
         self._uses: dict[bytes, int] = {}
         self._poll = select.poll()
-        self._poll.register(pgconn.socket, select.POLLIN)
+        self._poll.register(self.pgconn.socket, select.POLLIN)
         self._transformer = Transformer(self)
 
     def is_alive(self) -> bool:
