@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from rota.duckdb_instances import is_open, open_instance
-from rota.errors import Invalid
 from rota.executors.python import PythonExecutor
-from rota.executors.remote import ROWS, pack, unpack
+from rota.executors.remote import ROWS
 from rota.model.outcome import Outcome
 from tests.executors.conftest import make_context
 
 pytest.importorskip("duckdb")
-
-VALUES = [
-    None, True, 0, -(2**63), 2**100, 1.5, float("inf"), "x'; DROP TABLE t; --", "", b"\0\xff",
-    datetime(2026, 3, 1, 12, 0, 0, 1, tzinfo=UTC), datetime(2026, 3, 1), date(2026, 3, 1),
-    time(3, 4, 5, 6), timedelta(days=-1, microseconds=1), Decimal("1.50"),
-    UUID(int=7), [1, [None]], (1, "a"), {"a": {"b": [Decimal(1)]}}, {1: (2,)}, {"tuple": 1}, {}, [],
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_a_value_passes_as_it_is(value: Any) -> None:
-    passed = unpack(json.loads(json.dumps(pack(value), allow_nan=False)))
-    assert passed == value
-    assert type(passed) is type(value)
-
-
-def test_a_value_of_another_kind_is_refused() -> None:
-    with pytest.raises(Invalid, match="a object cannot pass between a child and its worker"):
-        pack([object()])
 
 
 def run(executor: PythonExecutor, folder: Path, body: str, **options: Any) -> Outcome:

@@ -16,7 +16,7 @@ from rota.cli.records import run_record
 from rota.cli.store import operating
 from rota.cli.times import took
 from rota.flow.control import Control
-from rota.flow.enqueue import Options, find_job
+from rota.flow.enqueue import Options
 from rota.model.outcome import error_line
 from rota.model.run import Enqueued, Run
 from rota.model.transitions import SUCCEEDED, TERMINAL
@@ -94,7 +94,7 @@ def enqueue(
             max_attempts=max_attempts,
             timeout=timeout,
         )
-        told = read_arguments(find_job(control.storage, job), arg, args)
+        told = read_arguments(control.job(job), arg, args)
         return _answer(control, control.enqueue(job, told, options), wait, where)
 
 
@@ -144,7 +144,7 @@ def _wait(control: Control, run_id: str) -> Run:
 
 
 def _say_why_it_waits(control: Control, run: Run) -> None:
-    now = control.storage.now()
+    now = control.now()
     alive = [worker for worker in control.workers() if is_alive(worker, now)]
     if not any(run.job in worker["jobs"] for worker in alive):
         note(f"no live worker knows the job {run.job!r}; start one with `rota up MODULE:APP`")

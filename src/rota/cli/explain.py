@@ -38,7 +38,7 @@ def explain(
             told = control.why(schedule, at)
             return say_json({"answer": told}) if where.json else say(told)
         explanation = control.explain(schedule, count=count)
-        now = control.storage.now()
+        now = control.now()
     if where.json:
         return say_json(record(explanation))
     say(explanation.words)

@@ -16,7 +16,6 @@ from rota.cli.store import reading
 from rota.cli.times import relative, spent, took, when, zone_name
 from rota.errors import Unknown
 from rota.flow.control import Control
-from rota.flow.enqueue import find_job
 from rota.model.limits import PAGE
 from rota.model.outcome import error_line
 from rota.model.run import Run
@@ -77,9 +76,9 @@ def schedules(
     """
     with reading(where) as control:
         if job is not None:
-            find_job(control.storage, job)
+            control.job(job)
         found = control.schedules(after=after or "", job=job, limit=limit)
-        now = control.storage.now()
+        now = control.now()
     if where.json:
         return say_json([schedule_record(one) for one in found])
     say_schedules(
@@ -120,10 +119,10 @@ def runs(
             job=job, schedule=schedule, state=state, queue=queue, before=before, limit=limit
         )
         if not found and job is not None:
-            find_job(control.storage, job)
+            control.job(job)
         if job is not None and schedule is not None:
             found = _of_schedule(control, schedule, found)
-        now = control.storage.now()
+        now = control.now()
     if where.json:
         return say_json([run_record(run) for run in found])
     say_runs(found, now, empty="no runs match")
@@ -158,7 +157,7 @@ def queues(*, where: Where = HERE) -> None:
 def workers(*, where: Where = HERE) -> None:
     """List workers, and whether they were seen lately."""
     with reading(where) as control:
-        found, now = control.workers(), control.storage.now()
+        found, now = control.workers(), control.now()
     for worker in found:
         worker["alive"] = is_alive(worker, now)
     if where.json:
@@ -200,7 +199,7 @@ def workers(*, where: Where = HERE) -> None:
 def locks(*, where: Where = HERE) -> None:
     """List locks that are held."""
     with reading(where) as control:
-        found, now = control.locks(), control.storage.now()
+        found, now = control.locks(), control.now()
     if where.json:
         return say_json(found)
     say_table(

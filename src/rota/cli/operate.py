@@ -209,7 +209,7 @@ def _run_meant(control: Control, text: str) -> Run:
 def _resumed(control: Control, schedule: Schedule) -> str:
     if schedule.next_fire_at is None:
         return f"schedule {schedule.name} is resumed, but finished: {schedule.state}"
-    now = control.storage.now()
+    now = control.now()
     fires = f"{when(schedule.next_fire_at, now)} {zone_name(now)}"
     return f"schedule {schedule.name} is resumed and fires {fires}"
 

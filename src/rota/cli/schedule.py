@@ -16,7 +16,6 @@ from rota.cli.store import operating, settings_of
 from rota.cli.times import when
 from rota.errors import Invalid
 from rota.flow.control import Control
-from rota.flow.enqueue import find_job
 from rota.model.duration import format_duration, parse_duration, parse_instant
 from rota.model.schedule import Schedule
 
@@ -146,7 +145,7 @@ def schedule(
         before = schedule_or_none(control, name)
         wanted = _wanted(control, name, before, flags)
         saved = control.put_schedule(wanted)
-        now = control.storage.now()
+        now = control.now()
     if where.json:
         return say_json(schedule_record(saved))
     same = before is not None and before.definition() == saved.definition()
@@ -161,7 +160,7 @@ def _wanted(
 ) -> Schedule:
     """The definition after this command: what it was, with what was told."""
     told = {field: flags[field] for field in PLAIN if field in flags} | _timing(name, flags)
-    job = find_job(control.storage, _job(name, before, flags))
+    job = control.job(_job(name, before, flags))
     if "arg" in flags or "args" in flags:
         told["args"] = read_arguments(job, flags.get("arg"), flags.get("args"))
     retry = {field: flags[flag] for flag, field in RETRY.items() if flag in flags}

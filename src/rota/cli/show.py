@@ -22,7 +22,6 @@ from rota.cli.store import reading
 from rota.cli.times import when, zone_name
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
-from rota.flow.enqueue import find_job
 from rota.model.limits import PAGE
 from rota.model.run import Run
 from rota.model.schedule import Schedule
@@ -41,7 +40,7 @@ def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) 
         a job of one name are shown together.
     """
     with reading(where) as control:
-        now = control.storage.now()
+        now = control.now()
         schedule, job = schedule_or_none(control, thing), _job_or_none(control, thing)
         if schedule is None and job is None:
             run = run_or_none(control, thing)
@@ -190,7 +189,7 @@ def _say_job(job: dict[str, Any], schedules: list[Schedule], now: datetime) -> N
 
 def _job_or_none(control: Control, name: str) -> dict[str, Any] | None:
     try:
-        return job_record(find_job(control.storage, name))
+        return job_record(control.job(name))
     except (Invalid, Unknown):  # a name that no job can have is the name of no job
         return None
 

@@ -7,87 +7,20 @@ whole tables (`df()`, `arrow()`, relations) needs a handler in the worker: `isol
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
-from rota.errors import Invalid, RotaError
+from rota.errors import RotaError
+from rota.model.packing import Packing
 
 if TYPE_CHECKING:
     from rota.executors.context import Context
 
 ROWS = 500  # in one answer
-WHOLE = 2**63
 
-_TO_TEXT: dict[type, tuple[str, Callable[[Any], str]]] = {
-    bytes: ("bytes", lambda value: base64.b64encode(value).decode()),
-    datetime: ("datetime", datetime.isoformat),
-    date: ("date", date.isoformat),
-    time: ("time", time.isoformat),
-    timedelta: ("timedelta", lambda value: str(value // timedelta(microseconds=1))),
-    Decimal: ("decimal", str),
-    UUID: ("uuid", str),
-    int: ("int", str),
-    float: ("float", str),
-}
-_FROM_TEXT: dict[str, Callable[[str], Any]] = {
-    "bytes": base64.b64decode,
-    "datetime": datetime.fromisoformat,
-    "date": date.fromisoformat,
-    "time": time.fromisoformat,
-    "timedelta": lambda text: timedelta(microseconds=int(text)),
-    "decimal": Decimal,
-    "uuid": UUID,
-    "int": int,
-    "float": float,
-}
-
-
-def pack(value: Any) -> Any:
-    """A value of SQL as JSON that `unpack` makes the same again. What is no plain JSON value is an
-    object with one name, its kind."""
-    match value:
-        case None | bool() | str():
-            return value
-        case int() if -WHOLE <= value < WHOLE:
-            return value
-        case float() if math.isfinite(value):
-            return value
-        case list():
-            return [pack(inner) for inner in value]
-        case tuple():
-            return {"tuple": [pack(inner) for inner in value]}
-        case dict():
-            return {"dict": [[pack(key), pack(inner)] for key, inner in value.items()]}
-    known = _TO_TEXT.get(type(value))
-    if known is None:
-        raise Invalid(f"a {type(value).__name__} cannot pass between a child and its worker")
-    kind, to_text = known
-    return {kind: to_text(value)}
-
-
-def unpack(value: Any) -> Any:
-    match value:
-        case list():
-            return [unpack(inner) for inner in value]
-        case dict():
-            ((kind, told),) = value.items()
-            if kind == "tuple":
-                return tuple(unpack(inner) for inner in told)
-            if kind == "dict":
-                return {_key(unpack(key)): unpack(inner) for key, inner in told}
-            return _FROM_TEXT[kind](told)
-        case _:
-            return value
-
-
-def _key(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+_packing = Packing()
+pack, unpack = _packing.pack, _packing.unpack
 
 
 # In the worker

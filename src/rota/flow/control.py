@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from rota.flow.files import list_files
 from rota.flow.prune import Prune
 from rota.flow.settle import FindHearer, asking
 from rota.model.duration import parse_instant
+from rota.model.job import Job
 from rota.model.limits import PAGE, REASON_LENGTH, check_name, check_whole, clip
 from rota.model.policies import CATCH_UP, choose
 from rota.model.redact import redact_args, redact_columns, redact_text
@@ -63,6 +65,10 @@ class Control:
 
     # Reading
 
+    def now(self) -> datetime:
+        """What time it is for the store."""
+        return self.storage.now()
+
     def overview(self) -> dict[str, Any]:
         """Counts by state, schedules, and whether dispatch is on."""
         return self.storage.overview()
@@ -86,6 +92,10 @@ class Control:
             }
             for job in self.storage.list_jobs(after=after, limit=_page(limit))
         ]
+
+    def job(self, name: str) -> Job:
+        """One job with all its policies; Unknown if no process registered it."""
+        return find_job(self.storage, name)
 
     def runs(
         self,
