@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from rota.cli.main import FAILED, OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import note, say, say_json
 from rota.cli.records import run_record
+from rota.cli.results import say_result
 from rota.cli.store import operating
 from rota.cli.times import took
 from rota.flow.control import Control
@@ -158,7 +160,7 @@ def _say_end(run: Run, where: Where) -> int:
     elif run.state == SUCCEEDED:
         say(f"run {run.id} succeeded in {took(run.started_at, run.finished_at)}")
         if run.result not in (None, "null"):
-            say(str(run.result))
+            say_result(json.loads(run.result))
     else:
         told = error_line(run.error or run.reason, limit=500)
         say(f"run {run.id} is {run.state}{f': {told}' if told else ''}")

@@ -9,6 +9,7 @@ from typing import Any
 from rota.cli.options import Where
 from rota.cli.output import plain, say, say_fields, say_heading, say_json, say_table
 from rota.cli.records import run_record
+from rota.cli.results import is_answer, say_result
 from rota.cli.times import took, when, zone_name
 from rota.flow.control import Control
 from rota.model.limits import PAGE
@@ -49,12 +50,15 @@ def show_run(control: Control, run: Run, now: datetime, where: Where) -> None:
             "worker": run.worker_id,
             "arguments": shown(record["args"]),
             "progress": shown(record["progress"]),
-            "result": shown(record["result"]),
+            "result": None if is_answer(record["result"]) else shown(record["result"]),
             "cancel": _asked(run.cancel_requested_at, now),
             "pause": _asked(run.pause_requested_at, now),
             "error": run.error,
         }
     )
+    if is_answer(record["result"]):
+        say_heading("Result")
+        say_result(record["result"])
     _say_attempts(attempts, now)
     _say_steps(steps, now)
     if lines:

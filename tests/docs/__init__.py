@@ -1,0 +1,1 @@
+"""The pages that tell a story are run as they stand."""
