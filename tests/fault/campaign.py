@@ -44,7 +44,12 @@ class Verdict:
 
     counts: dict[str, int]
     violations: list[str] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)  # what was measured
     archive: Path | None = None
+
+
+class Impossible(Exception):
+    """This machine cannot bring the fault about."""
 
 
 class Failed(AssertionError):
@@ -66,6 +71,7 @@ class Campaign:
     ) -> None:
         self.zygote, self.database, self.folder, self.seed = zygote, database, folder, seed
         self.lease, self.environment, self.told = lease, dict(environment or {}), told
+        self.target = "tests.fault.serve:serve"  # what its processes run
         self.observed = observed or database  # a way to the rows that faults leave alone
         self.luck = random.Random(seed)
         self.counts: dict[str, int] = {}
@@ -104,7 +110,7 @@ class Campaign:
         name = f"p{place}.{self.born}"
         child = self.zygote.fork(
             name,
-            "tests.fault.serve:serve",
+            self.target,
             environment={**self.environment, **(environment or {})},
             **{
                 "database": self.database,

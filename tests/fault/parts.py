@@ -16,7 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.fault import storms
+from tests.fault import soak, storms
 from tests.fault.campaign import Campaign, Verdict
 from tests.fault.history import read_rows
 from tests.fault.life import Life
@@ -249,13 +249,16 @@ def definitions(database: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """`fault` names what is counted; `durable` needs a PostgreSQL of its own, with fsync."""
+    """`fault` names what is counted; `durable` needs a PostgreSQL of its own, with fsync; `alone`
+    measures, and shares the machine with nobody."""
 
     run: Callable[[Campaign, int, Bench], Verdict]
     fault: str
     engines: tuple[str, ...] = ("sqlite", "postgres")
     lease: float = 2.0
     durable: bool = False
+    connections: int = 200  # that the server allows
+    alone: bool = False
 
 
 PARTS = {
@@ -273,10 +276,23 @@ PARTS = {
     ),
     "network": Part(run=storms.network, fault="network fault", engines=("postgres",)),
     "connection-limit": Part(
-        run=storms.connection_limit, fault="connection limit", engines=("postgres",)
+        run=storms.connection_limit,
+        fault="connection limit",
+        engines=("postgres",),
+        connections=60,
     ),
     "storm": Part(run=storms.storm, fault="second of storm", engines=("sqlite",)),
+    "storm-long": Part(
+        run=storms.storm_long, fault="second of storm", engines=("sqlite",), alone=True
+    ),
     "disk-full": Part(run=storms.disk_full, fault="full disk", engines=("sqlite",)),
     "rolling-restarts": Part(run=storms.rolling_restarts, fault="SIGTERM", lease=5.0),
     "all-asleep": Part(run=storms.all_asleep, fault="all asleep", lease=1.0),
+    "soak": Part(run=soak.soak, fault="acknowledged", alone=True),
+    "held-transaction": Part(
+        run=soak.held_transaction,
+        fault="second beside a held transaction",
+        engines=("postgres",),
+        alone=True,
+    ),
 }
