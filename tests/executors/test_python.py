@@ -152,7 +152,7 @@ def test_the_connection_is_closed_by_the_thread_that_opened_it(executor: PythonE
     opened: list[Any] = []
 
     def handler(ctx: Context) -> None:
-        ctx.target = "sqlite://"
+        ctx._targets = "sqlite://"
         opened.append(ctx.db)
 
     assert run(executor, handler).kind == "succeeded"

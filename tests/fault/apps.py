@@ -66,7 +66,7 @@ def stubborn() -> rota.Rota:
 
 def _stubborn() -> rota.Rota:
     app = _app(slots=1)
-    app.job(timeout="1s", max_attempts=1)(hang)
+    app.job(timeout="4s", max_attempts=1)(hang)
     app.job()(after)
     return app
 
