@@ -1,4 +1,4 @@
-"""Small jobs to watch: rota up examples.hello:app
+"""Small jobs to watch, beside those of jobs.d: rota up hello:app
 
 In another terminal: rota runs, rota show flaky, rota pause heartbeat, rota enqueue greet.
 """

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,16 +13,20 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
-LINES = 34
+LINES = 44
 COLOURS = {"succeeded": "green", "started": "cyan", "failed": "red", "retry": "yellow"}
 
 
 def lines() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder) / "examples"
+        shutil.copytree(
+            ROOT / "examples", project, ignore=shutil.ignore_patterns("*.db*", "*.duckdb*")
+        )
         process = subprocess.Popen(
-            [sys.executable, "-m", "rota.cli", "up", "examples.hello:app"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            [sys.executable, "-m", "rota.cli", "up", "hello:app"],
+            cwd=project,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -35,7 +40,7 @@ def lines() -> list[str]:
 
 def main() -> None:
     console = Console(record=True, width=112, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115
-    console.print(Text("$ rota up examples.hello:app", style="bold"))
+    console.print(Text("$ rota up hello:app", style="bold"))
     for line in lines():
         text = Text(line)
         for word, colour in COLOURS.items():

@@ -6,6 +6,7 @@ file that reads a gate waits there until the test opens it.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from tests.jobsd.support import SEED, Jobs, Time, wait_until
 ENDED = ("succeeded", "dead", "cancelled")
 # Time that jumps by hours must not make a lease run out.
 LEASE = "365d"
+ASKING = "asking"
 
 # The four questions of the first document; `_mallardb` is called `_rota` here.
 REGISTERED = "SELECT * FROM _rota.jobs;"
@@ -176,14 +178,28 @@ class Seed:
             connection.close()
 
     def ask(self, question: str) -> list[dict[str, Any]]:
-        """The answer to a question of the document, as rows with names."""
-        connection = connect(self.target.url)
-        try:
-            cursor = connection.execute(question)
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        finally:
-            connection.close()
+        """The answer to a question of the document, as rows with names. Beside another store it is
+        asked by a job, on a database of its own: runs on one DuckDB file go one at a time."""
+        if self.target.is_store:
+            connection = connect(self.target.url)
+            try:
+                cursor = connection.execute(question)
+                names = [column[0] for column in cursor.description]
+                rows = cursor.fetchall()
+            finally:
+                connection.close()
+        else:
+            (self.jobs.root / ASKING / "01.sql").write_text(question)
+            ended = self.run(ASKING)
+            assert ended.error is None
+            answer = json.loads(ended.result or "")
+            names, rows = answer["columns"], answer["rows"]
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return [row for row in found if ASKING not in row.values()]
+
+    def prepare_to_ask(self) -> None:
+        if not self.target.is_store:
+            self.jobs.sql(ASKING, f'schedule = false\ntarget = "{ASKING}"\n')
 
     def attached(self) -> set[str]:
         return {name for (name,) in self.rows("SELECT database_name FROM duckdb_databases()")}
