@@ -134,13 +134,20 @@ def test_the_feed_that_fails_is_tried_again_told_and_mended(app: rota.Rota) -> N
 
 
 def test_labels_with_progress(app: rota.Rota) -> None:
-    run_id = app.control.trigger("bake_labels").id
-    shown = ended(app, run_id)
+    run(app, "import_orders")
+    shown = run(app, "bake_labels")
     assert (shown.state, result(shown)) == ("succeeded", {"labels": 3})
-    lines = [line["text"] for line in app.control.logs(run_id)]
-    assert lines == [f"label for {one} is made" for one in ("rye bread", "sourdough", "croissant")]
+    lines = [line["text"] for line in app.control.logs(shown.id)]
+    assert lines == [f"label for {one} is made" for one in ("croissant", "rye bread", "sourdough")]
+    assert json.loads(shown.progress or "") == {"done": 3, "total": 3}
     kept = [one["name"] for one in app.control.files("labels/")]
     assert sorted(kept) == [f"labels/{one}.txt" for one in ("croissant", "rye bread", "sourdough")]
+
+
+def test_rota_check_finds_nothing(cli: Cli, project: Path) -> None:
+    answer = cli("check", "--json")
+    assert (answer.code, answer.json["findings"]) == (0, [])
+    assert sorted(job["name"] for job in answer.json["jobs"]) == sorted(FILES)
 
 
 def test_hello(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
