@@ -22,9 +22,19 @@ from rota.flow.prune import Prune
 from rota.flow.settle import FindHearer, asking
 from rota.model.duration import parse_instant
 from rota.model.job import Job
-from rota.model.limits import PAGE, REASON_LENGTH, check_name, check_whole, clip
+from rota.model.limits import (
+    PAGE,
+    REASON_LENGTH,
+    SELECT_ROWS,
+    SELECT_SECONDS,
+    STATEMENT_LENGTH,
+    check_name,
+    check_whole,
+    clip,
+)
 from rota.model.policies import CATCH_UP, choose
 from rota.model.redact import redact_args, redact_columns, redact_text
+from rota.model.result import Result
 from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run, begins_run_id
 from rota.model.schedule import Schedule
@@ -195,6 +205,20 @@ class Control:
         schedule = self.storage.schedule_named(name)
         found = self.storage.list_schedule_changes(schedule.id, before=2**62, limit=_page(limit))
         return [redact_columns(row, "before", "after") for row in found]
+
+    def select(
+        self, sql: str, *, limit: int = SELECT_ROWS, seconds: float = SELECT_SECONDS
+    ) -> Result:
+        """One SELECT over the views, by their bare names too; nothing else can be read with it,
+        and nothing changed."""
+        if len(sql) > STATEMENT_LENGTH:
+            raise Invalid(
+                f"the query has {len(sql):,} characters; the limit is {STATEMENT_LENGTH:,}"
+            )
+        check_whole(limit, "limit", 1, SELECT_ROWS)
+        if not 0 < seconds <= SELECT_SECONDS:
+            raise Invalid(f"seconds {seconds!r} must be above 0 and at most {SELECT_SECONDS:g}")
+        return self.storage.select(sql, limit=limit, seconds=seconds)
 
     def queues(self) -> list[dict[str, Any]]:
         return self.storage.list_queues(limit=PAGE)

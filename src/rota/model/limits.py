@@ -40,6 +40,14 @@ FOLDER_DEPTH = 8
 FOLDER_ENTRIES = 10_000  # in one folder
 MANIFEST_BYTES = 64 * 1024
 TAGS = 50
+# Statements of the SQL surface.
+STATEMENT_LENGTH = 256 * 1024
+STATEMENTS = 1_000  # in one text
+STATEMENT_DEPTH = 100
+SELECT_ROWS = 10_000
+SELECT_SECONDS = 30.0
+SELECT_CELL_LENGTH = 64 * 1024
+SHARED_JOBS = 10_000  # SQL jobs that were made by a statement
 
 
 def check_name(value: object, field: str) -> str:

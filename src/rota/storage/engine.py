@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from rota.model.result import Result
+
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -99,6 +101,10 @@ class Engine(Protocol):
     def step(self, name: str, stopped: Callable[[], bool]) -> AbstractContextManager[EngineStep]:
         """A transaction for a step; undone unless it was committed. Where steps exclude each other
         it waits for its turn until `stopped` is true, and then raises Unavailable."""
+
+    def select(self, sql: str, *, limit: int, seconds: float) -> Result:
+        """The first rows of one SELECT over the views, which are known by their bare names; on a
+        connection that can change nothing and sees nothing else."""
 
     def migrate(self) -> list[str]:
         """Bring the schema up to date; the names of the migrations that were applied."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rota.errors import Invalid
 from rota.model.limits import check_schema_name
+from rota.model.result import Result
 from rota.storage.engine import Clock, Engine, Probe
 from rota.storage.scripts.catalog import CatalogScript
 from rota.storage.scripts.claim import ClaimScript
@@ -47,6 +48,15 @@ class Store(
         """True if a write waits, or waited within this time, for one that holds the whole store:
         nobody could renew a lease meanwhile, and nobody could take one over."""
         return self.engine.blocked_within(seconds)
+
+    @property
+    def dialect(self) -> str:
+        """Whose SQL it speaks: sqlite, postgres or duckdb."""
+        return self.engine.name
+
+    def select(self, sql: str, *, limit: int, seconds: float) -> Result:
+        """The first rows of one SELECT over the views."""
+        return self.engine.select(sql, limit=limit, seconds=seconds)
 
     @property
     def has_wake_channel(self) -> bool:

@@ -20,8 +20,10 @@ import duckdb
 
 from rota.duckdb_instances import MEMORY, open_instance
 from rota.errors import Unavailable, WrongConnection, WrongSchema
+from rota.model.result import Result
 from rota.storage.duckdb.connect import check_name, in_transaction, open_cursor, raw_connection
 from rota.storage.duckdb.faults import translate
+from rota.storage.duckdb.select import select
 from rota.storage.duckdb.step import DuckdbStep
 from rota.storage.duckdb.transaction import DuckdbTransaction, Statement, Undone
 from rota.storage.engine import Clock, Probe, Row, T, Transaction
@@ -100,6 +102,14 @@ class DuckdbEngine:
     def look(self, work: Callable[[Transaction], T]) -> T:
         with self._reader() as cursor:
             return work(self._transaction("read", cursor))
+
+    def select(self, sql: str, *, limit: int, seconds: float) -> Result:
+        self._check_process()
+        cursor = self._open()
+        try:
+            return select(cursor, sql, schema=self.schema, limit=limit, seconds=seconds)
+        finally:
+            cursor.close()
 
     @contextmanager
     def _reader(self) -> Iterator[duckdb.DuckDBPyConnection]:

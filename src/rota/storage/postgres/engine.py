@@ -20,11 +20,13 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from rota.errors import Unavailable, WrongConnection, WrongSchema
+from rota.model.result import Result
 from rota.storage.engine import Clock, Probe, Row, T, Transaction
 from rota.storage.postgres.callers import check_transaction, raw_connection
 from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
 from rota.storage.postgres.faults import REPEATABLE, translate
 from rota.storage.postgres.pool import Pool
+from rota.storage.postgres.select import select
 from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
@@ -196,6 +198,9 @@ class PostgresEngine:
             yield
         except psycopg.Error as fault:
             raise translate(fault, self.address.shown, self.address.role) from fault
+
+    def select(self, sql: str, *, limit: int, seconds: float) -> Result:
+        return select(self.address, sql, schema=self.schema, limit=limit, seconds=seconds)
 
     # Steps
 

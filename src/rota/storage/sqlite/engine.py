@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic
 
@@ -28,8 +29,10 @@ from rota.errors import (
     WrongConnection,
     WrongSchema,
 )
+from rota.model.result import Result
 from rota.storage.engine import Clock, Probe, Row, T, Transaction
 from rota.storage.sqlite.connect import BUSY_SECONDS, raw_connection, split_statements, use_wal
+from rota.storage.sqlite.select import select
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
 from rota.storage.sqlite.wake import FileWatch
@@ -116,6 +119,19 @@ class SqliteEngine:
 
     def look(self, work: Callable[[Transaction], T]) -> T:
         return self.read(work)
+
+    def select(self, sql: str, *, limit: int, seconds: float) -> Result:
+        self._after_fork()
+        ask = partial(select, sql=sql, schema=self.schema, limit=limit, seconds=seconds)
+        if self.in_memory:
+            with self._turn, _translated(self):
+                return ask(self._writer)
+        connection = self._open(writing=True)  # until the views have their names
+        try:
+            with _translated(self):
+                return ask(connection)
+        finally:
+            connection.close()
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
         """Queue the work; whoever gets the turn first commits for all that wait."""

@@ -1,0 +1,77 @@
+"""An answer in rows and columns: what a statement gives, on every surface."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from rota.model.limits import SELECT_CELL_LENGTH, clip
+from rota.model.redact import redact, redact_text
+
+TEXT, INTEGER, NUMBER, BOOLEAN = "text", "integer", "number", "boolean"
+INSTANT, JSON = "timestamp", "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`type` is one of the words above, or the database's own where none of them fits."""
+
+    name: str
+    type: str = TEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """`more`: there were more rows than anybody may ask for at once."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...] = ()
+    more: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each column; one that comes twice is numbered."""
+        seen: dict[str, int] = {}
+        names = []
+        for column in self.columns:
+            count = seen[column.name] = seen.get(column.name, 0) + 1
+            names.append(column.name if count == 1 else f"{column.name}_{count}")
+        return tuple(names)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+
+
+def shown_rows(rows: Iterable[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+    """Rows of a database as people may see them: plain values, without passwords."""
+    return tuple(tuple(map(_shown, row)) for row in rows)
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case None | bool() | timedelta():
+            return value
+        case str():
+            return clip(redact_text(value), SELECT_CELL_LENGTH)
+        case int():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case datetime():
+            return value if value.tzinfo is None else value.astimezone(UTC)
+        case date() | time():
+            return value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            return clip(bytes(value).hex(), SELECT_CELL_LENGTH)
+        case list() | tuple():
+            return [_shown(inner) for inner in value]
+        case dict():
+            return {str(name): _shown(inner) for name, inner in redact(value).items()}
+        case _:
+            return clip(redact_text(str(value)), SELECT_CELL_LENGTH)

@@ -1,0 +1,36 @@
+"""The views that people read, and what a query over them may name.
+
+On every engine a query sees the views and nothing else: Rota's tables are private, and other
+tables of the same database are none of its business.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rota.errors import Invalid
+from rota.model.sql_lexer import lex
+
+VIEWS: Final = (
+    "jobs", "job_queue", "job_runs", "schedules", "occurrences", "runs", "attempts", "steps",
+    "events", "workers", "queues", "dead",
+)  # fmt: skip
+
+_PLAIN: Final = ("word", "string", "identifier", "backtick", "bracket")
+
+
+def refuse_names(sql: str, dialect: str, prefixes: tuple[str, ...], why: str) -> None:
+    """Refuse a query that names anything that begins like this, quoted or not."""
+    for token in lex(sql, dialect):
+        if token.kind == "unicode_identifier":
+            raise Invalid('names as U&"…" are not understood here; write them out')
+        if token.kind not in _PLAIN:
+            continue
+        piece = sql[token.start : token.end]
+        name = (piece if token.kind == "word" else piece[1:-1]).lower()
+        if name.startswith(prefixes):
+            raise Invalid(f"{piece} {why}; query the views: {', '.join(VIEWS)}")
+
+
+def beyond_views(what: str) -> Invalid:
+    return Invalid(f"{what} is not one of Rota's views; they are {', '.join(VIEWS)}")

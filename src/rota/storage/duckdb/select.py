@@ -1,0 +1,113 @@
+"""One SELECT over the views, on a cursor of its own in a read-only transaction.
+
+A DuckDB query can read files and Python's variables, so its own parser tells what the query is
+made of, and everything but the views and harmless functions is refused before it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import duckdb
+
+from rota.errors import Invalid, Unavailable
+from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, NUMBER, TEXT, Column, Result
+from rota.model.result import shown_rows as shown
+from rota.model.views import VIEWS, beyond_views
+
+_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
+_TYPES = {
+    "VARCHAR": TEXT, "UUID": TEXT, "BOOLEAN": BOOLEAN, "DOUBLE": NUMBER, "FLOAT": NUMBER,
+    "TIMESTAMP WITH TIME ZONE": INSTANT, "TIMESTAMP": INSTANT, "JSON": JSON,
+}  # fmt: skip
+_ONLY = "only a single SELECT over Rota's views can be asked here"
+
+
+def select(
+    cursor: duckdb.DuckDBPyConnection, sql: str, *, schema: str, limit: int, seconds: float
+) -> Result:
+    """The first rows of a query. The cursor is not fit for anything else afterwards."""
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        with suppress(duckdb.Error):
+            cursor.interrupt()
+
+    try:
+        _check(cursor, sql, f"_{schema}")
+        cursor.execute(f"SET search_path = '_{schema}'")
+        cursor.execute("BEGIN TRANSACTION READ ONLY")
+        timer = threading.Timer(seconds, stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            cursor.execute(sql)
+            described = cursor.description or []
+            rows = cursor.fetchmany(limit + 1)
+        finally:
+            timer.cancel()
+    except duckdb.Error as fault:
+        if late.is_set() or isinstance(fault, duckdb.InterruptException):
+            raise Unavailable(
+                f"the query took longer than {seconds:g} s and was stopped"
+            ) from fault
+        raise Invalid(f"DuckDB: {_line(fault)}") from fault
+    columns = tuple(Column(column[0], _type(str(column[1]))) for column in described)
+    return Result(columns=columns, rows=shown(rows[:limit]), more=len(rows) > limit)
+
+
+def _check(cursor: duckdb.DuckDBPyConnection, sql: str, schema: str) -> None:
+    found = cursor.execute("SELECT json_serialize_sql($sql)", {"sql": sql}).fetchone()
+    tree = json.loads(found[0]) if found else {}
+    if tree.get("error"):
+        told = str(tree.get("error_message", "")).splitlines() or [""]
+        raise Invalid(_ONLY if "Only SELECT" in told[0] else f"DuckDB: {told[0]}")
+    if len(tree.get("statements", ())) != 1:
+        raise Invalid(_ONLY)
+    nodes = list(_nodes(tree))
+    # A name that WITH gives is the query's own, wherever it stands.
+    given = {node["key"].lower() for node in nodes if set(node) == {"key", "value"}}
+    for node in nodes:
+        _check_node(node, schema, given)
+
+
+def _check_node(node: dict[str, Any], schema: str, given: set[str]) -> None:
+    match node.get("type"):
+        case "BASE_TABLE":
+            name, where = node["table_name"].lower(), node["schema_name"].lower()
+            view = name in VIEWS and where in ("", schema) and not node["catalog_name"]
+            if not view and (where or name not in given):
+                raise beyond_views(f"{where}.{name}" if where else name)
+        case "TABLE_FUNCTION":
+            if node["function"].get("function_name", "").lower() not in _FUNCTIONS:
+                raise beyond_views(f"{node['function'].get('function_name', 'this')}(…)")
+        case "SHOW_REF" if node.get("query") is None:
+            raise Invalid(_ONLY)
+        case _:
+            pass
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            yield node
+            pending.extend(node.values())
+        elif isinstance(node, list):
+            pending.extend(node)
+
+
+def _type(name: str) -> str:
+    if name.startswith("DECIMAL"):
+        return NUMBER
+    return INTEGER if name.endswith("INT") or name == "INTEGER" else _TYPES.get(name, name.lower())
+
+
+def _line(fault: duckdb.Error) -> str:
+    return (str(fault).splitlines() or [type(fault).__name__])[0]

@@ -1,0 +1,119 @@
+"""One SELECT over the views, on a connection of its own that can change nothing.
+
+Three fences: `query_only`, an authorizer that lets nothing pass but reading, and no name of a
+private table in the text, because the authorizer cannot tell who asks for one: a view or the user.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from rota.errors import Invalid, Unavailable
+from rota.model.limits import SELECT_CELL_LENGTH
+from rota.model.result import BOOLEAN, INTEGER, NUMBER, TEXT, Column, Result, shown_rows
+from rota.model.views import VIEWS, beyond_views, refuse_names
+
+STEPS_BETWEEN_LOOKS = 10_000
+LONGEST_VALUE = 16 * SELECT_CELL_LENGTH
+
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_TYPES = {bool: BOOLEAN, int: INTEGER, float: NUMBER, str: TEXT, bytes: "blob"}
+
+
+def select(
+    connection: sqlite3.Connection, sql: str, *, schema: str, limit: int, seconds: float
+) -> Result:
+    """The first rows of a query. The connection stays as it was, but for temporary views."""
+    private = f"_{schema}_"
+    refuse_names(sql, "sqlite", (private, "sqlite_", "pragma_"), "is private")
+    _name_views(connection, schema)
+    foreign = _foreign_tables(connection, schema)
+    refused: list[str] = []
+    until = time.monotonic() + seconds
+    before = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    connection.execute("PRAGMA query_only = ON")
+    connection.set_authorizer(_allowing(foreign, refused))
+    connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+    try:
+        cursor = connection.execute(sql)
+        if cursor.description is None:
+            raise Invalid("only a SELECT can be asked here")
+        rows = cursor.fetchmany(limit + 1)
+        names = [column[0] for column in cursor.description]
+        cursor.close()
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as fault:
+        raise _told(fault, refused, seconds) from fault
+    finally:
+        connection.set_progress_handler(None, 0)
+        connection.set_authorizer(None)
+        connection.execute("PRAGMA query_only = OFF")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, before)
+    shown = shown_rows(rows[:limit])
+    columns = tuple(
+        Column(name, _type(row[place] for row in shown)) for place, name in enumerate(names)
+    )
+    return Result(columns=columns, rows=shown, more=len(rows) > limit)
+
+
+def _name_views(connection: sqlite3.Connection, schema: str) -> None:
+    """The views by their bare names, where the user has no table of that name: it would be hidden
+    from this connection alone, and cannot be read here anyway."""
+    for view in VIEWS:
+        connection.execute(
+            f"CREATE TEMP VIEW IF NOT EXISTS {view} AS SELECT * FROM main.{schema}_{view}"
+        )
+
+
+def _foreign_tables(connection: sqlite3.Connection, schema: str) -> frozenset[str]:
+    """Everything of this file that is not Rota's."""
+    found = connection.execute(
+        "SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view')"
+    )
+    names = {name.lower() for (name,) in found if not name.lower().startswith(f"_{schema}_")}
+    return frozenset(names - {f"{schema}_{view}" for view in VIEWS})
+
+
+def _allowing(
+    foreign: frozenset[str], refused: list[str]
+) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
+    def decide(
+        action: int, one: str | None, two: str | None, database: str | None, _: str | None
+    ) -> int:
+        if action in _READING:
+            return sqlite3.SQLITE_OK
+        name = (one or "").lower()
+        # A table-valued function such as json_each asks for the rows of the catalogue in general.
+        of_catalogue = name == "sqlite_master" and (two == "ROWID" or action == 23)
+        if action == sqlite3.SQLITE_READ or of_catalogue:
+            hidden = database == "main" and name in foreign
+            if of_catalogue or not (hidden or name.startswith(("sqlite_", "pragma_"))):
+                return sqlite3.SQLITE_OK
+            refused.append(one or "")
+        return sqlite3.SQLITE_DENY
+
+    return decide
+
+
+def _told(fault: Exception, refused: list[str], seconds: float) -> Exception:
+    text = str(fault)
+    if refused:
+        return beyond_views(refused[0])
+    if "not authorized" in text or "readonly" in text or "You can only execute one" in text:
+        return Invalid("only a single SELECT over Rota's views can be asked here")
+    if "interrupted" in text:
+        return Unavailable(f"the query took longer than {seconds:g} s and was stopped")
+    return Invalid(f"SQLite: {text}")
+
+
+def _type(values: object) -> str:
+    """SQLite's columns have no types, its values have."""
+    with suppress(TypeError):
+        kinds = {type(value) for value in values if value is not None}  # type: ignore[attr-defined]
+        if len(kinds) == 1:
+            return _TYPES.get(kinds.pop(), TEXT)
+        if kinds == {int, float}:
+            return NUMBER
+    return TEXT

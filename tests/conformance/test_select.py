@@ -1,0 +1,158 @@
+"""A query sees the views, by their bare names too; it reads nothing else and changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from rota.errors import Invalid, Unavailable
+from rota.model.views import VIEWS
+from rota.storage.store import Store
+from tests.conformance.support import Place, claim_one, enqueue, put_schedule, settle
+from tests.conformance.test_views import SCHEMAS
+
+ENDLESS = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+    "SELECT max(i) FROM n",
+    "postgres": "SELECT count(*) FROM generate_series(1, 100000000000) AS n",
+    "duckdb": "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b",
+}
+MANY = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50) "
+    "SELECT i FROM n ORDER BY i",
+    "postgres": "SELECT i FROM generate_series(1, 50) AS n(i) ORDER BY i",
+    "duckdb": "SELECT i FROM range(1, 51) AS n(i) ORDER BY i",
+}
+
+
+def select(
+    store: Store, sql: str, *, limit: int = 100, seconds: float = 10
+) -> list[tuple[object, ...]]:
+    return list(store.select(sql, limit=limit, seconds=seconds).rows)
+
+
+def test_every_view_is_known_by_its_bare_and_its_full_name(place: Place, store: Store) -> None:
+    for view in VIEWS:
+        bare = store.select(f"SELECT * FROM {view}", limit=5, seconds=10)
+        full = store.select(f"SELECT * FROM {SCHEMAS[place.engine]}{view}", limit=5, seconds=10)
+        assert bare.names == full.names
+        assert len(bare.names) >= 3
+
+
+def test_a_query_gives_rows_with_names_and_types(store: Store) -> None:
+    run_id = enqueue(store)
+    settle(store, claim_one(store))
+    found = store.select(
+        "SELECT run_id, state, attempt FROM runs WHERE job_name = 'job'", limit=5, seconds=10
+    )
+    assert [(one.name, one.type) for one in found.columns] == [
+        ("run_id", "text"), ("state", "text"), ("attempt", "integer"),
+    ]  # fmt: skip
+    assert found.rows == ((run_id, "succeeded", 1),)
+    assert not found.more
+
+
+def test_views_can_be_joined_counted_and_named_by_with(store: Store) -> None:
+    put_schedule(store)
+    enqueue(store)
+    sql = (
+        "WITH waiting AS (SELECT job_name, count(*) AS n FROM runs GROUP BY job_name) "
+        "SELECT s.name, w.n FROM schedules s JOIN waiting w ON w.job_name = s.job_name"
+    )
+    assert select(store, sql) == [("schedule", 1)]
+    assert select(store, "SELECT count(*) FROM job_queue") == [(1,)]
+
+
+def test_more_rows_than_the_limit_are_cut_and_told(place: Place, store: Store) -> None:
+    found = store.select(MANY[place.engine], limit=10, seconds=10)
+    assert (len(found.rows), found.rows[-1], found.more) == (10, (10,), True)
+    assert not store.select(MANY[place.engine], limit=50, seconds=10).more
+
+
+def test_a_query_that_takes_too_long_is_stopped(place: Place, store: Store) -> None:
+    with pytest.raises(Unavailable, match=r"longer than 0\.2 s"):
+        select(store, ENDLESS[place.engine], seconds=0.2)
+    assert select(store, "SELECT 1") == [(1,)]
+
+
+WRITES = (
+    "DELETE FROM {runs}", "UPDATE {runs} SET state = 'dead'", "DROP TABLE {runs}",
+    "CREATE TABLE t (i INTEGER)", "INSERT INTO {runs} DEFAULT VALUES", "COMMIT",
+    "SELECT 1; DROP TABLE {runs}", "SELECT 1; SELECT 2", "ATTACH 'x.db' AS x",
+    "PRAGMA query_only = OFF", "SET search_path = public", "", ";", "-- nothing",
+    "WITH gone AS (DELETE FROM {runs} RETURNING *) SELECT * FROM gone", "VACUUM",
+    "COPY (SELECT 1) TO '/tmp/never'", "CALL x()", "DO $$ BEGIN END $$", "SELECT 1 INTO t",
+)  # fmt: skip
+
+
+def test_nothing_but_one_select_is_accepted(place: Place, store: Store) -> None:
+    run_id = enqueue(store)
+    for sql in WRITES:
+        with pytest.raises(Invalid):
+            print(sql, select(store, sql.format(runs=place.table("runs"))))
+    assert store.run(run_id).state == "queued"
+
+
+PRIVATE = (
+    "SELECT * FROM {runs}", "SELECT count(*) FROM {runs}",
+    "SELECT (SELECT args FROM {runs} LIMIT 1)",
+    "WITH runs AS (SELECT args FROM {runs}) SELECT * FROM runs", "SELECT * FROM mine",
+    "WITH rota_runs AS (SELECT * FROM mine) SELECT * FROM rota_runs",
+    "SELECT * FROM runs WHERE run_id IN (SELECT x FROM mine)",
+    "WITH mine AS (SELECT * FROM main.mine) SELECT * FROM mine",
+)  # fmt: skip
+OF_ENGINE = {
+    "sqlite": (
+        "SELECT * FROM sqlite_master", "SELECT * FROM '_rota_runs'", 'SELECT * FROM "_ROTA_RUNS"',
+        "SELECT * FROM [_rota_runs]", "SELECT * FROM `_rota_runs`", "SELECT load_extension('x')",
+        "SELECT * FROM pragma_table_info('mine')", "SELECT * FROM main.mine",
+    ),
+    "postgres": (
+        'SELECT * FROM "rota_data"."runs"', "SELECT * FROM pg_class", "SELECT pg_read_file('x')",
+        "SELECT * FROM information_schema.tables", "SELECT set_config('a.b', 'c', false)",
+        "SELECT query_to_xml('SELECT 1', true, false, '')", "SELECT pg_terminate_backend(1)",
+        'SELECT * FROM U&"\\0072ota_data"."runs"', "SELECT * FROM public.mine",
+    ),
+    "duckdb": (
+        "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM query('SELECT 1')", "SELECT * FROM read_text('/etc/passwd')",
+        "SHOW TABLES", "SELECT * FROM glob('*')", "SELECT * FROM duckdb_settings()",
+        "FROM mine", 'SELECT * FROM "_rota_data"."runs"', "SELECT * FROM main.mine",
+        "SELECT (SELECT x FROM mine)", "SELECT * FROM store",
+    ),
+}  # fmt: skip
+
+
+def test_private_and_foreign_tables_are_refused(place: Place, store: Store) -> None:
+    place.execute("CREATE TABLE mine (x INTEGER)")
+    for sql in (*PRIVATE, *OF_ENGINE[place.engine]):
+        with pytest.raises(Invalid):
+            print(sql, select(store, sql.format(runs=place.table("runs"))))
+
+
+def test_a_mistake_in_a_query_is_told_in_one_line(store: Store) -> None:
+    for sql in ("SELECT nonsense FROM runs", "SELEC 1", "SELECT 'open", "SELECT * FROM rnus"):
+        with pytest.raises(Invalid) as fault:
+            select(store, sql)
+        assert "\n" not in str(fault.value)
+
+
+def test_passwords_in_urls_are_not_shown(store: Store) -> None:
+    (row,) = select(store, "SELECT 'postgresql://me:geheim@db/shop'")
+    assert row == ("postgresql://me:[redacted]@db/shop",)
+
+
+def test_a_store_in_memory_can_be_written_after_a_query() -> None:
+    from rota.storage.store import open_store
+
+    store = open_store("sqlite:///:memory:")
+    store.migrate()
+    assert select(store, "SELECT count(*) FROM runs") == [(0,)]
+    store.ensure_queues(["after"])
+    assert select(store, "SELECT count(*) FROM queues WHERE name = 'after'") == [(1,)]
+    with pytest.raises(Invalid):
+        select(store, "DELETE FROM rota_runs")
+    store.ensure_queues(["later"])
+    store.close()
+    assert sqlite3.sqlite_version_info >= (3, 37)
