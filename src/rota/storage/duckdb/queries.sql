@@ -1,5 +1,6 @@
 -- Every statement Rota sends to DuckDB, in the order of a run's path. :now is bound by the engine.
--- Statements over many rows get one list per column; unnest reads them side by side.
+-- Lists are bound as JSON text, and so are the :rows of statements over many: DuckDB takes a tenth
+-- of a millisecond for each element of a Python list.
 -- Nothing is unique by an index: what must be, is compared first. All writes stand in one line.
 
 -- name: now
@@ -27,23 +28,27 @@ SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
 -- Compare-and-set of the cursor, the comparing half: one that has moved was fired by another
 -- thread, and nothing is inserted.
 SELECT s.id
-  FROM (SELECT unnest(:id::BIGINT[]) AS id, unnest(:cursor_at::TIMESTAMPTZ[]) AS cursor_at) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"id": "BIGINT", "cursor_at": "TIMESTAMPTZ"}]'),
+               recursive := true)) AS a
   JOIN {prefix}schedules AS s ON s.id = a.id AND s.next_fire_at = a.cursor_at
  WHERE s.enabled AND NOT s.paused;
 
 -- name: advance_schedules
 UPDATE {prefix}schedules AS s
    SET next_fire_at = a.next_fire_at, last_fired_at = coalesce(a.last_fired_at, s.last_fired_at)
-  FROM (SELECT unnest(:id::BIGINT[]) AS id, unnest(:next_fire_at::TIMESTAMPTZ[]) AS next_fire_at,
-               unnest(:last_fired_at::TIMESTAMPTZ[]) AS last_fired_at) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"id": "BIGINT", "next_fire_at": "TIMESTAMPTZ", "last_fired_at": "TIMESTAMPTZ"}]'),
+               recursive := true)) AS a
  WHERE s.id = a.id;
 
 -- name: park_schedules
 -- A schedule that cannot be planned is not due any more, visibly, and delays nobody.
 UPDATE {prefix}schedules AS s
    SET next_fire_at = NULL, error = a.error, state = a.error
-  FROM (SELECT unnest(:id::BIGINT[]) AS id, unnest(:cursor_at::TIMESTAMPTZ[]) AS cursor_at,
-               unnest(:error::VARCHAR[]) AS error) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"id": "BIGINT", "cursor_at": "TIMESTAMPTZ", "error": "VARCHAR"}]'),
+               recursive := true)) AS a
  WHERE s.id = a.id AND s.next_fire_at = a.cursor_at
 RETURNING s.id;
 
@@ -52,22 +57,25 @@ SELECT nextval('{prefix}runs_seq') AS seq FROM range(:count) ORDER BY seq;
 
 -- name: busy_keys
 -- A key that somebody already waits for is not free: the line is first in, first out.
-SELECT key FROM {prefix}slots WHERE number = 1 AND key IN (SELECT unnest(:keys::VARCHAR[]))
+SELECT key FROM {prefix}slots
+ WHERE number = 1 AND key IN (SELECT unnest(from_json_strict(:keys, '["VARCHAR"]')))
 UNION
 SELECT wanted_key FROM {prefix}runs
- WHERE wanted_key IN (SELECT unnest(:keys::VARCHAR[]))
+ WHERE wanted_key IN (SELECT unnest(from_json_strict(:keys, '["VARCHAR"]')))
    AND (state = 'held' OR (state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL
                            AND retry_of IS NULL));
 
 -- name: take_slots
 INSERT INTO {prefix}slots (key, number, owner_run)
 SELECT a.key, 1, a.seq
-  FROM (SELECT unnest(:key::VARCHAR[]) AS key, unnest(:seq::BIGINT[]) AS seq) AS a;
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"key": "VARCHAR", "seq": "BIGINT"}]'),
+               recursive := true)) AS a;
 
 -- name: count_held
 -- A fired run whose jitter or spread has not passed stands in line as well.
 SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
- WHERE wanted_key IN (SELECT unnest(:keys::VARCHAR[]))
+ WHERE wanted_key IN (SELECT unnest(from_json_strict(:keys, '["VARCHAR"]')))
    AND (state = 'held' OR (state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL
                            AND retry_of IS NULL))
  GROUP BY wanted_key;
@@ -81,28 +89,25 @@ SELECT a.seq, a.id, a.job, a.queue, a.priority,
        a.due_at, {now}, CASE WHEN a.due_at <= {now} THEN {now} END,
        a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
        a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.missed_count, a.created_by
-  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:id::VARCHAR[]) AS id,
-               unnest(:job::VARCHAR[]) AS job, unnest(:queue::VARCHAR[]) AS queue,
-               unnest(:priority::INTEGER[]) AS priority, unnest(:due_at::TIMESTAMPTZ[]) AS due_at,
-               unnest(:max_attempts::INTEGER[]) AS max_attempts,
-               unnest(:timeout::VARCHAR[]) AS timeout, unnest(:backoff::VARCHAR[]) AS backoff,
-               unnest(:args::VARCHAR[]) AS args, unnest(:overlap_key::VARCHAR[]) AS overlap_key,
-               unnest(:concurrency_key::VARCHAR[]) AS concurrency_key,
-               unnest(:concurrency_limit::INTEGER[]) AS concurrency_limit,
-               unnest(:wanted_key::VARCHAR[]) AS wanted_key,
-               unnest(:schedule_id::BIGINT[]) AS schedule_id,
-               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
-               unnest(:missed_count::BIGINT[]) AS missed_count,
-               unnest(:created_by::VARCHAR[]) AS created_by) AS a;
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"seq": "BIGINT", "id": "VARCHAR", "job": "VARCHAR", "queue": "VARCHAR",
+                "priority": "INTEGER", "due_at": "TIMESTAMPTZ", "max_attempts": "INTEGER",
+                "timeout": "VARCHAR", "backoff": "VARCHAR", "args": "VARCHAR",
+                "overlap_key": "VARCHAR", "concurrency_key": "VARCHAR",
+                "concurrency_limit": "INTEGER", "wanted_key": "VARCHAR", "schedule_id": "BIGINT",
+                "occurrence": "TIMESTAMPTZ", "missed_count": "BIGINT", "created_by": "VARCHAR"}]'),
+               recursive := true)) AS a;
 
 -- name: merge_into_held
 -- overlap = wait: the one held run stands for this occurrence too.
 UPDATE {prefix}runs AS r SET missed_count = r.missed_count + head.missed_count
   FROM (SELECT a.missed_count, line.seq
-          FROM (SELECT unnest(:key::VARCHAR[]) AS key,
-                       unnest(:missed_count::BIGINT[]) AS missed_count) AS a
+          FROM (SELECT unnest(from_json_strict(:rows,
+                        '[{"key": "VARCHAR", "missed_count": "BIGINT"}]'),
+                       recursive := true)) AS a
           JOIN (SELECT wanted_key, seq FROM {prefix}runs
-                 WHERE wanted_key IN (SELECT unnest(:key::VARCHAR[]))
+                 WHERE wanted_key IN (SELECT unnest(from_json_strict(:rows, '[{"key": "VARCHAR"}]'),
+                                                    recursive := true))
                    AND (state = 'held' OR (state = 'waiting' AND attempt = 0
                                            AND occurrence IS NOT NULL AND retry_of IS NULL))
                QUALIFY row_number() OVER (
@@ -117,11 +122,11 @@ RETURNING r.id, r.wanted_key AS key;
 INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, reason,
        run_id, recorded_at)
 SELECT a.schedule_id, a.occurrence, a.last_occurrence, a.count, a.outcome, a.reason, a.run_id, {now}
-  FROM (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id,
-               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
-               unnest(:last_occurrence::TIMESTAMPTZ[]) AS last_occurrence,
-               unnest(:count::BIGINT[]) AS count, unnest(:outcome::VARCHAR[]) AS outcome,
-               unnest(:reason::VARCHAR[]) AS reason, unnest(:run_id::VARCHAR[]) AS run_id) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"schedule_id": "BIGINT", "occurrence": "TIMESTAMPTZ",
+                "last_occurrence": "TIMESTAMPTZ", "count": "BIGINT", "outcome": "VARCHAR",
+                "reason": "VARCHAR", "run_id": "VARCHAR"}]'),
+               recursive := true)) AS a
  WHERE NOT EXISTS (SELECT 1 FROM {prefix}occurrences AS o
                     WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence)
 QUALIFY row_number() OVER (PARTITION BY a.schedule_id, a.occurrence) = 1;
@@ -130,10 +135,12 @@ QUALIFY row_number() OVER (PARTITION BY a.schedule_id, a.occurrence) = 1;
 
 -- name: take_keys
 MERGE INTO {prefix}run_keys AS k
-USING (SELECT unnest(:job::VARCHAR[]) AS job, unnest(:key::VARCHAR[]) AS key,
-              unnest(:run_id::VARCHAR[]) AS run_id,
-              {now} + to_microseconds(CAST(unnest(:ttl_seconds::DOUBLE[]) * 1000000 AS BIGINT)) AS until
-      ) AS a
+USING (SELECT job, key, run_id,
+              {now} + to_microseconds(CAST(ttl_seconds * 1000000 AS BIGINT)) AS until
+         FROM (SELECT unnest(from_json_strict(:rows,
+                       '[{"job": "VARCHAR", "key": "VARCHAR", "run_id": "VARCHAR",
+                          "ttl_seconds": "DOUBLE"}]'),
+                      recursive := true))) AS a
    ON k.job = a.job AND k.key = a.key
  WHEN MATCHED AND k.until <= {now} THEN UPDATE SET run_id = a.run_id, until = a.until
  WHEN NOT MATCHED THEN INSERT (job, key, run_id, until) VALUES (a.job, a.key, a.run_id, a.until)
@@ -144,7 +151,9 @@ SELECT run_id FROM {prefix}run_keys WHERE job = :job AND key = :key;
 
 -- name: insert_queues
 INSERT INTO {prefix}queues (name)
-SELECT DISTINCT a.name FROM (SELECT unnest(:name::VARCHAR[]) AS name) AS a
+SELECT DISTINCT a.name FROM (SELECT unnest(from_json_strict(:rows,
+                                     '[{"name": "VARCHAR"}]'),
+                                    recursive := true)) AS a
  WHERE NOT EXISTS (SELECT 1 FROM {prefix}queues AS q WHERE q.name = a.name);
 
 -- name: insert_alike_runs
@@ -161,10 +170,11 @@ SELECT a.seq, a.id, :job, :queue, :priority,
   FROM (SELECT seq, pair[1] AS id, pair[2] AS args,
                coalesce(:due_at::TIMESTAMPTZ,
                         {now} + to_microseconds(CAST(:delay_seconds::DOUBLE * 1000000 AS BIGINT))) AS due
-          FROM (SELECT unnest(numbers.seqs) AS seq, unnest(:rows::VARCHAR[][]) AS pair
+          FROM (SELECT unnest(numbers.seqs) AS seq,
+                       unnest(from_json_strict(:rows, '[["VARCHAR"]]')) AS pair
                   FROM (SELECT list(n ORDER BY n) AS seqs
                           FROM (SELECT nextval('{prefix}runs_seq') AS n
-                                  FROM range(len(:rows::VARCHAR[][])))) AS numbers)) AS a
+                                  FROM range(json_array_length(:rows)::BIGINT))) AS numbers)) AS a
  WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs AS r WHERE r.id = a.id);
 
 -- name: insert_runs
@@ -179,27 +189,22 @@ SELECT a.seq, a.id, a.job, a.queue, a.priority,
        a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
        a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.retry_of, a.created_by,
        a.correlation_id, a.trace
-  FROM (SELECT unnest(numbers.seqs) AS seq, unnest(:id::VARCHAR[]) AS id,
-               unnest(:job::VARCHAR[]) AS job, unnest(:queue::VARCHAR[]) AS queue,
-               unnest(:priority::INTEGER[]) AS priority,
-               coalesce(unnest(:due_at::TIMESTAMPTZ[]),
-                        {now} + to_microseconds(
-                            CAST(unnest(:delay_seconds::DOUBLE[]) * 1000000 AS BIGINT))) AS due,
-               unnest(:max_attempts::INTEGER[]) AS max_attempts,
-               unnest(:timeout::VARCHAR[]) AS timeout, unnest(:backoff::VARCHAR[]) AS backoff,
-               unnest(:args::VARCHAR[]) AS args, unnest(:overlap_key::VARCHAR[]) AS overlap_key,
-               unnest(:concurrency_key::VARCHAR[]) AS concurrency_key,
-               unnest(:concurrency_limit::INTEGER[]) AS concurrency_limit,
-               unnest(:wanted_key::VARCHAR[]) AS wanted_key,
-               unnest(:schedule_id::BIGINT[]) AS schedule_id,
-               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
-               unnest(:retry_of::VARCHAR[]) AS retry_of,
-               unnest(:created_by::VARCHAR[]) AS created_by,
-               unnest(:correlation_id::VARCHAR[]) AS correlation_id,
-               unnest(:trace::VARCHAR[]) AS trace
-          FROM (SELECT list(n ORDER BY n) AS seqs
-                  FROM (SELECT nextval('{prefix}runs_seq') AS n
-                          FROM range(len(:id::VARCHAR[])))) AS numbers) AS a
+  FROM (SELECT seq, row.*,
+               coalesce(row.due_at, {now} + to_microseconds(
+                            CAST(row.delay_seconds * 1000000 AS BIGINT))) AS due
+          FROM (SELECT unnest(numbers.seqs) AS seq,
+                       unnest(from_json_strict(:rows,
+                        '[{"id": "VARCHAR", "job": "VARCHAR", "queue": "VARCHAR",
+                           "priority": "INTEGER", "due_at": "TIMESTAMPTZ", "delay_seconds": "DOUBLE",
+                           "max_attempts": "INTEGER", "timeout": "VARCHAR", "backoff": "VARCHAR",
+                           "args": "VARCHAR", "overlap_key": "VARCHAR", "concurrency_key": "VARCHAR",
+                           "concurrency_limit": "INTEGER", "wanted_key": "VARCHAR",
+                           "schedule_id": "BIGINT", "occurrence": "TIMESTAMPTZ",
+                           "retry_of": "VARCHAR", "created_by": "VARCHAR",
+                           "correlation_id": "VARCHAR", "trace": "VARCHAR"}]')) AS row
+                  FROM (SELECT list(n ORDER BY n) AS seqs
+                          FROM (SELECT nextval('{prefix}runs_seq') AS n
+                                  FROM range(json_array_length(:rows)::BIGINT))) AS numbers)) AS a
  WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs AS r WHERE r.id = a.id)
 RETURNING id;
 
@@ -247,12 +252,14 @@ RETURNING wanted_key;
 -- name: open_queues
 -- Pauses of a queue and of all dispatch are durable and seen by the next claim.
 SELECT name FROM {prefix}queues
- WHERE NOT paused AND (len(:queues::VARCHAR[]) = 0 OR name IN (SELECT unnest(:queues::VARCHAR[])))
+ WHERE NOT paused
+   AND (json_array_length(:queues) = 0
+        OR name IN (SELECT unnest(from_json_strict(:queues, '["VARCHAR"]'))))
    AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on');
 
 -- name: pick_runs
 SELECT -priority AS place, due_at, seq FROM {prefix}runs
- WHERE state = 'queued' AND queue = :queue AND job IN (SELECT unnest(:jobs::VARCHAR[]))
+ WHERE state = 'queued' AND queue = :queue AND job IN (SELECT unnest(from_json_strict(:jobs, '["VARCHAR"]')))
  ORDER BY priority DESC, due_at, seq LIMIT :limit;
 
 -- name: claim_runs
@@ -260,20 +267,20 @@ UPDATE {prefix}runs
    SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = {now},
        started_at = {now},
        lease_until = {now} + to_microseconds(CAST(:lease_seconds::DOUBLE * 1000000 AS BIGINT))
- WHERE seq IN (SELECT unnest(:seqs::BIGINT[])) AND state = 'queued';
+ WHERE seq IN (SELECT unnest(from_json_strict(:seqs, '["BIGINT"]'))) AND state = 'queued';
 
 -- name: claimed_runs
 SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
        overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
        cancel_requested_at, correlation_id, trace, priority
-  FROM {prefix}runs WHERE seq IN (SELECT unnest(:seqs::BIGINT[]));
+  FROM {prefix}runs WHERE seq IN (SELECT unnest(from_json_strict(:seqs, '["BIGINT"]')));
 
 -- name: let_go_unknown
 -- After a claim whose answer was lost: runs this worker owns without knowing it.
 UPDATE {prefix}runs
    SET state = 'queued', worker_id = NULL, lease_until = NULL
  WHERE state = 'running' AND worker_id = :worker_id
-   AND seq NOT IN (SELECT unnest(:known::BIGINT[]))
+   AND seq NOT IN (SELECT unnest(from_json_strict(:known, '["BIGINT"]')))
 RETURNING seq;
 
 -------------------------------------------------------------------------------------- renew
@@ -281,38 +288,41 @@ RETURNING seq;
 -- name: renew_runs
 UPDATE {prefix}runs AS r
    SET lease_until = {now} + to_microseconds(CAST(a.lease_seconds * 1000000 AS BIGINT))
-  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:attempt::INTEGER[]) AS attempt,
-               unnest(:lease_seconds::DOUBLE[]) AS lease_seconds) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"seq": "BIGINT", "attempt": "INTEGER", "lease_seconds": "DOUBLE"}]'),
+               recursive := true)) AS a
  WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
 RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at;
 
 -- name: cancel_requests
 SELECT seq FROM {prefix}runs
- WHERE seq IN (SELECT unnest(:seqs::BIGINT[])) AND state = 'running'
+ WHERE seq IN (SELECT unnest(from_json_strict(:seqs, '["BIGINT"]'))) AND state = 'running'
    AND cancel_requested_at IS NOT NULL;
 
 -- name: set_progress
 UPDATE {prefix}runs AS r SET progress = a.progress
-  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:attempt::INTEGER[]) AS attempt,
-               unnest(:progress::VARCHAR[]) AS progress) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"seq": "BIGINT", "attempt": "INTEGER", "progress": "VARCHAR"}]'),
+               recursive := true)) AS a
  WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt;
 
 -- name: insert_logs
 INSERT INTO {prefix}logs (id, run_seq, attempt, "at", level, text)
-SELECT a.id, a.run_seq, a.attempt, a.moment, a.level, a.text
-  FROM (SELECT unnest(numbers.ids) AS id, unnest(:run_seq::BIGINT[]) AS run_seq,
-               unnest(:attempt::INTEGER[]) AS attempt,
-               unnest(:at::TIMESTAMPTZ[]) AS moment, unnest(:level::VARCHAR[]) AS level,
-               unnest(:text::VARCHAR[]) AS text
-          FROM (SELECT list(n ORDER BY n) AS ids
-                  FROM (SELECT nextval('{prefix}logs_id') AS n
-                          FROM range(len(:run_seq::BIGINT[])))) AS numbers) AS a;
+SELECT a.id, a.run_seq, a.attempt, a."at", a.level, a.text
+  FROM (SELECT id, line.*
+          FROM (SELECT unnest(numbers.ids) AS id,
+                       unnest(from_json_strict(:rows,
+                        '[{"run_seq": "BIGINT", "attempt": "INTEGER", "at": "TIMESTAMPTZ",
+                           "level": "VARCHAR", "text": "VARCHAR"}]')) AS line
+                  FROM (SELECT list(n ORDER BY n) AS ids
+                          FROM (SELECT nextval('{prefix}logs_id') AS n
+                                  FROM range(json_array_length(:rows)::BIGINT))) AS numbers)) AS a;
 
 ------------------------------------------------------------------------------------- settle
 
 -- name: running_first_attempts
 SELECT seq FROM {prefix}runs
- WHERE seq IN (SELECT unnest(:seqs::BIGINT[])) AND attempt = 1 AND state = 'running';
+ WHERE seq IN (SELECT unnest(from_json_strict(:seqs, '["BIGINT"]'))) AND attempt = 1 AND state = 'running';
 
 -- name: succeed_runs
 -- settle_runs for what most runs do: succeed at the first attempt and hold no slot.
@@ -323,8 +333,9 @@ UPDATE {prefix}runs AS r
        reason = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.pause_requested_at IS NOT NULL
                      THEN r.reason END,
        pause_requested_at = NULL, lease_until = NULL
-  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:ran_seconds::DOUBLE[]) AS ran_seconds,
-               unnest(:result::VARCHAR[]) AS result) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"seq": "BIGINT", "ran_seconds": "DOUBLE", "result": "VARCHAR"}]'),
+               recursive := true)) AS a
  WHERE r.seq = a.seq AND r.attempt = 1 AND r.state = 'running';
 
 -- name: settle_runs
@@ -347,15 +358,13 @@ UPDATE {prefix}runs AS r
        reason = coalesce(a.reason, CASE WHEN r.cancel_requested_at IS NOT NULL
                                           OR r.pause_requested_at IS NOT NULL THEN r.reason END),
        pause_requested_at = NULL, lease_until = NULL
-  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:attempt::INTEGER[]) AS attempt,
-               unnest(:state::VARCHAR[]) AS state, unnest(:terminal::BOOLEAN[]) AS terminal,
-               unnest(:delay_seconds::DOUBLE[]) AS delay_seconds,
-               unnest(:ran_seconds::DOUBLE[]) AS ran_seconds,
-               unnest(:gives_back::BOOLEAN[]) AS gives_back,
-               unnest(:failures::INTEGER[]) AS failures, unnest(:lost::INTEGER[]) AS lost,
-               unnest(:error::VARCHAR[]) AS error, unnest(:reason::VARCHAR[]) AS reason,
-               unnest(:result::VARCHAR[]) AS result,
-               unnest(:expired_only::BOOLEAN[]) AS expired_only) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"seq": "BIGINT", "attempt": "INTEGER", "state": "VARCHAR",
+                "terminal": "BOOLEAN", "delay_seconds": "DOUBLE", "ran_seconds": "DOUBLE",
+                "gives_back": "BOOLEAN", "failures": "INTEGER", "lost": "INTEGER",
+                "error": "VARCHAR", "reason": "VARCHAR", "result": "VARCHAR",
+                "expired_only": "BOOLEAN"}]'),
+               recursive := true)) AS a
  WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
    AND (NOT a.expired_only OR r.lease_until <= {now})
 RETURNING r.seq, r.state, r.worker_id, r.started_at;
@@ -363,19 +372,21 @@ RETURNING r.seq, r.state, r.worker_id, r.started_at;
 -- name: insert_attempts
 INSERT INTO {prefix}attempts (run_seq, number, worker_id, started_at, finished_at, outcome, error)
 SELECT a.run_seq, a.number, a.worker_id, a.started_at, {now}, a.outcome, a.error
-  FROM (SELECT unnest(:run_seq::BIGINT[]) AS run_seq, unnest(:number::INTEGER[]) AS number,
-               unnest(:worker_id::VARCHAR[]) AS worker_id,
-               unnest(:started_at::TIMESTAMPTZ[]) AS started_at,
-               unnest(:outcome::VARCHAR[]) AS outcome, unnest(:error::VARCHAR[]) AS error) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"run_seq": "BIGINT", "number": "INTEGER", "worker_id": "VARCHAR",
+                "started_at": "TIMESTAMPTZ", "outcome": "VARCHAR", "error": "VARCHAR"}]'),
+               recursive := true)) AS a
  WHERE NOT EXISTS (SELECT 1 FROM {prefix}attempts AS t
                     WHERE t.run_seq = a.run_seq AND t.number = a.number);
 
 -- name: release_slots
-DELETE FROM {prefix}slots WHERE owner_run IN (SELECT unnest(:seq::BIGINT[])) RETURNING key;
+DELETE FROM {prefix}slots
+ WHERE owner_run IN (SELECT unnest(from_json_strict(:rows, '[{"seq": "BIGINT"}]'), recursive := true))
+RETURNING key;
 
 -- name: delay_schedules
 SELECT id, expr, last_fired_at FROM {prefix}schedules
- WHERE id IN (SELECT unnest(:ids::BIGINT[])) AND next_fire_at = :waiting_at;
+ WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]'))) AND next_fire_at = :waiting_at;
 
 -- name: restart_delay_schedule
 -- A schedule that counts from the end of its run: the run has ended, the clock starts.
@@ -388,7 +399,7 @@ UPDATE {prefix}schedules
  WHERE id = :id AND next_fire_at = :waiting_at;
 
 -- name: lock_schedules
-SELECT * FROM {prefix}schedules WHERE id IN (SELECT unnest(:ids::BIGINT[])) ORDER BY id;
+SELECT * FROM {prefix}schedules WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]'))) ORDER BY id;
 
 -- name: recent_ends
 SELECT state FROM {prefix}runs
@@ -401,8 +412,9 @@ UPDATE {prefix}schedules SET state = :state WHERE id = :id;
 -- name: insert_events
 INSERT INTO {prefix}events (id, "at", kind, run_id, name, detail)
 SELECT nextval('{prefix}events_id'), {now}, a.kind, a.run_id, a.name, a.detail
-  FROM (SELECT unnest(:kind::VARCHAR[]) AS kind, unnest(:run_id::VARCHAR[]) AS run_id,
-               unnest(:name::VARCHAR[]) AS name, unnest(:detail::VARCHAR[]) AS detail) AS a;
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"kind": "VARCHAR", "run_id": "VARCHAR", "name": "VARCHAR", "detail": "VARCHAR"}]'),
+               recursive := true)) AS a;
 
 -------------------------------------------------------------------------------------- steps
 
@@ -415,8 +427,9 @@ SELECT seq FROM {prefix}runs WHERE seq = :seq;
 
 -- name: put_texts
 MERGE INTO {prefix}job_texts AS t
-USING (SELECT unnest(:hash::VARCHAR[]) AS hash, unnest(:text::VARCHAR[]) AS text,
-              unnest(:names::VARCHAR[]) AS names) AS a
+USING (SELECT unnest(from_json_strict(:rows,
+               '[{"hash": "VARCHAR", "text": "VARCHAR", "names": "VARCHAR"}]'),
+              recursive := true)) AS a
    ON t.hash = a.hash
  WHEN MATCHED THEN UPDATE SET kept_at = {now}
  WHEN NOT MATCHED THEN INSERT (hash, text, names, kept_at) VALUES (a.hash, a.text, a.names, {now});
@@ -424,8 +437,9 @@ USING (SELECT unnest(:hash::VARCHAR[]) AS hash, unnest(:text::VARCHAR[]) AS text
 -- name: insert_run_files
 INSERT INTO {prefix}run_files (run_seq, number, name, hash)
 SELECT a.seq, a.number, a.name, a.hash
-  FROM (SELECT unnest(:seq::BIGINT[]) AS seq, unnest(:number::INTEGER[]) AS number,
-               unnest(:name::VARCHAR[]) AS name, unnest(:hash::VARCHAR[]) AS hash) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"seq": "BIGINT", "number": "INTEGER", "name": "VARCHAR", "hash": "VARCHAR"}]'),
+               recursive := true)) AS a
  WHERE NOT EXISTS (SELECT 1 FROM {prefix}run_files AS f
                     WHERE f.run_seq = a.seq AND f.number = a.number);
 
@@ -511,13 +525,16 @@ SELECT s.attempt, s.number, s.name, s.hash, s.started_at,
  WHERE s.run_seq = :seq ORDER BY s.attempt, s.number LIMIT :limit;
 
 -- name: delete_run_files
-DELETE FROM {prefix}run_files WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+DELETE FROM {prefix}run_files
+ WHERE run_seq IN (SELECT unnest(from_json_strict(:rows, '[{"seq": "BIGINT"}]'), recursive := true));
 
 -- name: delete_steps
-DELETE FROM {prefix}steps WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+DELETE FROM {prefix}steps
+ WHERE run_seq IN (SELECT unnest(from_json_strict(:rows, '[{"seq": "BIGINT"}]'), recursive := true));
 
 -- name: delete_marks
-DELETE FROM {prefix}step_marks WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+DELETE FROM {prefix}step_marks
+ WHERE run_seq IN (SELECT unnest(from_json_strict(:rows, '[{"seq": "BIGINT"}]'), recursive := true));
 
 -- name: old_texts
 SELECT t.hash FROM {prefix}job_texts AS t
@@ -526,7 +543,8 @@ SELECT t.hash FROM {prefix}job_texts AS t
  LIMIT :limit;
 
 -- name: delete_texts
-DELETE FROM {prefix}job_texts WHERE hash IN (SELECT unnest(:hash::VARCHAR[]));
+DELETE FROM {prefix}job_texts
+ WHERE hash IN (SELECT unnest(from_json_strict(:rows, '[{"hash": "VARCHAR"}]'), recursive := true));
 
 -------------------------------------------------------------------------------------- files
 
@@ -567,7 +585,7 @@ SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout
        cancel_requested_at, correlation_id, trace, priority
   FROM {prefix}runs
  WHERE state = 'running' AND lease_until <= {now}
-   AND seq NOT IN (SELECT unnest(:without::BIGINT[]))
+   AND seq NOT IN (SELECT unnest(from_json_strict(:without, '["BIGINT"]')))
  ORDER BY lease_until LIMIT :limit;
 
 -- name: slot_owners_after
@@ -576,9 +594,9 @@ SELECT owner_run FROM {prefix}slots WHERE owner_run > :after ORDER BY owner_run 
 -- name: sweep_slots
 -- Slots whose owner has ended or is gone. Nothing should leave one behind; this repairs it.
 DELETE FROM {prefix}slots
- WHERE owner_run IN (SELECT unnest(:owners::BIGINT[]))
+ WHERE owner_run IN (SELECT unnest(from_json_strict(:owners, '["BIGINT"]')))
    AND owner_run NOT IN (SELECT seq FROM {prefix}runs
-                          WHERE seq IN (SELECT unnest(:owners::BIGINT[]))
+                          WHERE seq IN (SELECT unnest(from_json_strict(:owners, '["BIGINT"]')))
                             AND state NOT IN ('succeeded', 'dead', 'cancelled'))
 RETURNING key;
 
@@ -595,13 +613,13 @@ SELECT id, expr FROM {prefix}schedules AS s
 -- name: put_jobs
 -- Of two versions the later one wins; the same version keeps its instant.
 MERGE INTO {prefix}jobs AS j
-USING (SELECT unnest(:name::VARCHAR[]) AS name, unnest(:executor::VARCHAR[]) AS executor,
-              unnest(:source::VARCHAR[]) AS source, unnest(:origin::VARCHAR[]) AS origin,
-              unnest(:spec::VARCHAR[]) AS spec, unnest(:args_schema::VARCHAR[]) AS args_schema,
-              unnest(:description::VARCHAR[]) AS description, unnest(:queue::VARCHAR[]) AS queue,
-              unnest(:priority::INTEGER[]) AS priority, unnest(:timeout::VARCHAR[]) AS timeout,
-              unnest(:policies::VARCHAR[]) AS policies, unnest(:enabled::BOOLEAN[]) AS enabled,
-              unnest(:error::VARCHAR[]) AS error, unnest(:version::VARCHAR[]) AS version) AS a
+USING (SELECT unnest(from_json_strict(:rows,
+               '[{"name": "VARCHAR", "executor": "VARCHAR", "source": "VARCHAR",
+               "origin": "VARCHAR", "spec": "VARCHAR", "args_schema": "VARCHAR",
+               "description": "VARCHAR", "queue": "VARCHAR", "priority": "INTEGER",
+               "timeout": "VARCHAR", "policies": "VARCHAR", "enabled": "BOOLEAN",
+               "error": "VARCHAR", "version": "VARCHAR"}]'),
+              recursive := true)) AS a
    ON j.name = a.name
  WHEN MATCHED AND (j.version <> a.version OR j.error IS DISTINCT FROM a.error
                    OR j.enabled <> a.enabled)
@@ -616,7 +634,7 @@ VALUES (a.name, a.executor, a.source, a.origin, a.spec, a.args_schema, a.descrip
        a.priority, a.timeout, a.policies, a.enabled, a.error, a.version, {now});
 
 -- name: jobs_named
-SELECT * FROM {prefix}jobs WHERE name IN (SELECT unnest(:names::VARCHAR[]));
+SELECT * FROM {prefix}jobs WHERE name IN (SELECT unnest(from_json_strict(:names, '["VARCHAR"]')));
 
 -- name: list_jobs
 SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
@@ -682,12 +700,13 @@ DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
 -- name: insert_schedule_changes
 INSERT INTO {prefix}schedule_changes (id, schedule_id, name, "at", "by", action, reason, before,
        after)
-SELECT nextval('{prefix}schedule_changes_id'), a.schedule_id, a.name, {now}, a.who, a.action,
+SELECT nextval('{prefix}schedule_changes_id'), a.schedule_id, a.name, {now}, a."by", a.action,
        a.reason, a.before, a.after
-  FROM (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id, unnest(:name::VARCHAR[]) AS name,
-               unnest(:by::VARCHAR[]) AS who, unnest(:action::VARCHAR[]) AS action,
-               unnest(:reason::VARCHAR[]) AS reason, unnest(:before::VARCHAR[]) AS before,
-               unnest(:after::VARCHAR[]) AS after) AS a;
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"schedule_id": "BIGINT", "name": "VARCHAR", "by": "VARCHAR",
+                "action": "VARCHAR", "reason": "VARCHAR", "before": "VARCHAR",
+                "after": "VARCHAR"}]'),
+               recursive := true)) AS a;
 
 -- name: list_schedule_changes
 SELECT id, schedule_id, name, "at", "by", action, reason, before, after
@@ -822,17 +841,22 @@ UPDATE {prefix}runs
 RETURNING state;
 
 -- name: delete_runs
-DELETE FROM {prefix}runs WHERE seq IN (SELECT unnest(:seq::BIGINT[])) AND state <> 'running'
+DELETE FROM {prefix}runs
+ WHERE seq IN (SELECT unnest(from_json_strict(:rows, '[{"seq": "BIGINT"}]'), recursive := true))
+   AND state <> 'running'
 RETURNING seq, id;
 
 -- name: delete_attempts
-DELETE FROM {prefix}attempts WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+DELETE FROM {prefix}attempts
+ WHERE run_seq IN (SELECT unnest(from_json_strict(:rows, '[{"seq": "BIGINT"}]'), recursive := true));
 
 -- name: delete_logs
-DELETE FROM {prefix}logs WHERE run_seq IN (SELECT unnest(:seq::BIGINT[]));
+DELETE FROM {prefix}logs
+ WHERE run_seq IN (SELECT unnest(from_json_strict(:rows, '[{"seq": "BIGINT"}]'), recursive := true));
 
 -- name: delete_keys
-DELETE FROM {prefix}run_keys WHERE run_id IN (SELECT unnest(:id::VARCHAR[]));
+DELETE FROM {prefix}run_keys
+ WHERE run_id IN (SELECT unnest(from_json_strict(:rows, '[{"id": "VARCHAR"}]'), recursive := true));
 
 -- name: pause_queue
 MERGE INTO {prefix}queues AS q
@@ -864,11 +888,11 @@ SELECT key, value FROM {prefix}meta;
 
 -- name: insert_audit
 INSERT INTO {prefix}audit (id, "at", "by", via, action, thing, reason, before, after)
-SELECT nextval('{prefix}audit_id'), {now}, a.who, a.via, a.action, a.thing, a.reason, a.before, a.after
-  FROM (SELECT unnest(:by::VARCHAR[]) AS who, unnest(:via::VARCHAR[]) AS via,
-               unnest(:action::VARCHAR[]) AS action, unnest(:thing::VARCHAR[]) AS thing,
-               unnest(:reason::VARCHAR[]) AS reason, unnest(:before::VARCHAR[]) AS before,
-               unnest(:after::VARCHAR[]) AS after) AS a;
+SELECT nextval('{prefix}audit_id'), {now}, a."by", a.via, a.action, a.thing, a.reason, a.before, a.after
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"by": "VARCHAR", "via": "VARCHAR", "action": "VARCHAR", "thing": "VARCHAR",
+                "reason": "VARCHAR", "before": "VARCHAR", "after": "VARCHAR"}]'),
+               recursive := true)) AS a;
 
 -- name: list_audit
 SELECT id, "at", "by", via, action, thing, reason, before, after FROM {prefix}audit
@@ -878,11 +902,11 @@ SELECT id, "at", "by", via, action, thing, reason, before, after FROM {prefix}au
 
 -- name: put_worker
 MERGE INTO {prefix}workers AS w
-USING (SELECT unnest(:id::VARCHAR[]) AS id, unnest(:host::VARCHAR[]) AS host,
-              unnest(:pid::BIGINT[]) AS pid, unnest(:version::VARCHAR[]) AS version,
-              unnest(:tzdata::VARCHAR[]) AS tzdata, unnest(:origin::VARCHAR[]) AS origin,
-              unnest(:jobs::VARCHAR[]) AS jobs, unnest(:queues::VARCHAR[]) AS queues,
-              unnest(:slots::INTEGER[]) AS slots, unnest(:stuck::INTEGER[]) AS stuck) AS a
+USING (SELECT unnest(from_json_strict(:rows,
+               '[{"id": "VARCHAR", "host": "VARCHAR", "pid": "BIGINT", "version": "VARCHAR",
+               "tzdata": "VARCHAR", "origin": "VARCHAR", "jobs": "VARCHAR", "queues": "VARCHAR",
+               "slots": "INTEGER", "stuck": "INTEGER"}]'),
+              recursive := true)) AS a
    ON w.id = a.id
  WHEN MATCHED THEN UPDATE
   SET jobs = a.jobs, queues = a.queues, slots = a.slots, stuck = a.stuck, seen_at = {now}
@@ -892,11 +916,14 @@ VALUES (a.id, a.host, a.pid, a.version, a.tzdata, a.origin, a.jobs, a.queues, a.
        {now}, {now});
 
 -- name: forget_worker
-DELETE FROM {prefix}workers WHERE id IN (SELECT unnest(:id::VARCHAR[]));
+DELETE FROM {prefix}workers
+ WHERE id IN (SELECT unnest(from_json_strict(:rows, '[{"id": "VARCHAR"}]'), recursive := true));
 
 -- name: forget_old_workers
 DELETE FROM {prefix}workers
- WHERE seen_at < (SELECT {now} - to_microseconds(CAST(unnest(:age_seconds::DOUBLE[]) * 1000000 AS BIGINT)))
+ WHERE seen_at < (SELECT {now} - to_microseconds(CAST(age_seconds * 1000000 AS BIGINT))
+                    FROM (SELECT unnest(from_json_strict(:rows, '[{"age_seconds": "DOUBLE"}]'),
+                                        recursive := true)))
 RETURNING id;
 
 -- name: list_workers
@@ -908,9 +935,11 @@ SELECT id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck, start
 -- name: acquire_lock
 -- The token rises with each holder, also after a release: the row stays.
 MERGE INTO {prefix}locks AS l
-USING (SELECT unnest(:name::VARCHAR[]) AS name, unnest(:owner::VARCHAR[]) AS owner,
-              {now} + to_microseconds(CAST(unnest(:ttl_seconds::DOUBLE[]) * 1000000 AS BIGINT)) AS until
-      ) AS a
+USING (SELECT name, owner,
+              {now} + to_microseconds(CAST(ttl_seconds * 1000000 AS BIGINT)) AS until
+         FROM (SELECT unnest(from_json_strict(:rows,
+                       '[{"name": "VARCHAR", "owner": "VARCHAR", "ttl_seconds": "DOUBLE"}]'),
+                      recursive := true))) AS a
    ON l.name = a.name
  WHEN MATCHED AND l.until <= {now}
  THEN UPDATE SET owner = a.owner, token = l.token + 1, until = a.until
@@ -920,14 +949,17 @@ RETURNING token;
 -- name: extend_lock
 UPDATE {prefix}locks AS l
    SET until = {now} + to_microseconds(CAST(a.ttl_seconds * 1000000 AS BIGINT))
-  FROM (SELECT unnest(:name::VARCHAR[]) AS name, unnest(:token::BIGINT[]) AS token,
-               unnest(:ttl_seconds::DOUBLE[]) AS ttl_seconds) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"name": "VARCHAR", "token": "BIGINT", "ttl_seconds": "DOUBLE"}]'),
+               recursive := true)) AS a
  WHERE l.name = a.name AND l.token = a.token AND l.until > {now}
 RETURNING l.token;
 
 -- name: release_lock
 UPDATE {prefix}locks AS l SET until = {now}, owner = NULL
-  FROM (SELECT unnest(:name::VARCHAR[]) AS name, unnest(:token::BIGINT[]) AS token) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"name": "VARCHAR", "token": "BIGINT"}]'),
+               recursive := true)) AS a
  WHERE l.name = a.name AND l.token = a.token AND l.until > {now}
 RETURNING l.token;
 
@@ -1006,13 +1038,13 @@ SELECT schedule_id, occurrence, last_occurrence, outcome, run_id
 
 -- name: schedules_by_id
 SELECT *
-  FROM {prefix}schedules WHERE id IN (SELECT unnest(:ids::BIGINT[]));
+  FROM {prefix}schedules WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')));
 
 -- name: count_occurrences
 UPDATE {prefix}occurrences AS o SET count = a.count
-  FROM (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id,
-               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
-               unnest(:count::BIGINT[]) AS count) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"schedule_id": "BIGINT", "occurrence": "TIMESTAMPTZ", "count": "BIGINT"}]'),
+               recursive := true)) AS a
  WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence AND o.count IS NULL;
 
 -- name: count_run
@@ -1034,15 +1066,16 @@ SELECT o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason
 
 -- name: delete_occurrences
 DELETE FROM {prefix}occurrences AS o
- USING (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id,
-               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence) AS a
+ USING (SELECT unnest(from_json_strict(:rows,
+                '[{"schedule_id": "BIGINT", "occurrence": "TIMESTAMPTZ"}]'),
+               recursive := true)) AS a
  WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence;
 
 -- name: stretch_occurrences
 UPDATE {prefix}occurrences AS o
    SET last_occurrence = a.last_occurrence, count = a.count, reason = a.reason, run_id = NULL
-  FROM (SELECT unnest(:schedule_id::BIGINT[]) AS schedule_id,
-               unnest(:occurrence::TIMESTAMPTZ[]) AS occurrence,
-               unnest(:last_occurrence::TIMESTAMPTZ[]) AS last_occurrence,
-               unnest(:count::BIGINT[]) AS count, unnest(:reason::VARCHAR[]) AS reason) AS a
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"schedule_id": "BIGINT", "occurrence": "TIMESTAMPTZ",
+                "last_occurrence": "TIMESTAMPTZ", "count": "BIGINT", "reason": "VARCHAR"}]'),
+               recursive := true)) AS a
  WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence;

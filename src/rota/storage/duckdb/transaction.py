@@ -1,4 +1,4 @@
-"""Statements on one DuckDB cursor: lists per column, instants in UTC.
+"""Statements on one DuckDB cursor: lists as JSON, instants in UTC.
 
 DuckDB has no savepoints. What a savepoint would undo is undone by running the whole work again,
 from the beginning and still alone, without that part: see `Undone`.
@@ -12,12 +12,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import msgspec
 
 from rota.storage.engine import Probed, Row
 from rota.storage.statements import parameters, to_dollars
 
 if TYPE_CHECKING:
     from rota.storage.duckdb.engine import DuckdbEngine
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Undone(BaseException):
@@ -62,7 +66,7 @@ class DuckdbTransaction(Probed):
         return self._rows()
 
     def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        self._send(name, _columns(self.engine.statements[name].names, rows))
+        self._send(name, {"rows": rows})
         return self._rows()
 
     def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
@@ -72,7 +76,8 @@ class DuckdbTransaction(Probed):
     def _execute_columns(
         self, name: str, columns: Mapping[str, Sequence[object]]
     ) -> list[tuple[Any, ...]]:
-        return self._execute_tuples(name, columns)
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return self._execute_tuples(name, {"rows": rows})
 
     def _send(self, name: str, params: Mapping[str, object]) -> None:
         statement = self.engine.statements[name]
@@ -129,15 +134,8 @@ class DuckdbTransaction(Probed):
             raise Undone(number, fault) from fault
 
 
-def _columns(names: Sequence[str], rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    return {name: [row[name] for row in rows] for name in names}
-
-
 def _bind(value: object) -> object:
-    """Pairs become lists: DuckDB would take a tuple for a struct."""
-    if isinstance(value, (list, tuple)):
-        return [list(one) if isinstance(one, tuple) else one for one in value]
-    return value
+    return _encode(value).decode() if isinstance(value, (list, tuple)) else value
 
 
 def _timed(values: tuple[Any, ...], instants: Sequence[int]) -> tuple[Any, ...]:
