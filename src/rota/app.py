@@ -31,6 +31,7 @@ from rota.executors.loading import MAIN
 from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor, Texts
 from rota.executors.registry import Registry
+from rota.executors.scripts import Script, Scripts
 from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
 from rota.flow.control import Control
@@ -75,10 +76,11 @@ class Rota:
     ) -> None:
         self.settings: Settings = load_settings({"database": database, **settings})
         self.events = Events()
-        self.executors = Registry({"sql": _sql_executor})
+        self.executors = Registry({"sql": self._sql_executor})
         self._functions: dict[str, Callable[..., Any]] = {}
         self._given: dict[str, Executor] = {}
         self._texts: Texts = {}
+        self._scripts = Scripts()
         self._equip()
         self._jobs: dict[str, Job] = {}
         self.events.sources = Sources(
@@ -228,14 +230,17 @@ class Rota:
             self._folder = import_module("rota.jobsd.folder").Folder(self)
         return self._folder
 
-    def set_file_job(self, job: Job, source: bytes = b"") -> None:
-        """Add or replace a job of a file in this process; `source` is the text of a Python one."""
+    def set_file_job(self, job: Job, source: bytes = b"", scripts: Sequence[Script] = ()) -> None:
+        """Add or replace a job of a file in this process, with the texts that its runs have:
+        `source` of a Python one, `scripts` of one of SQL."""
         with self._guard:
             own = self._jobs.get(job.name)
             if own is not None and own.source != "file":
                 raise Conflict(f"the app has a job {job.name!r} as well; rename one of them")
             if source:
                 self.python.keep(job, source)
+            if scripts:
+                self._scripts.keep(job, scripts)
             self._jobs[job.name] = job
             self._filed.add(job.name)
 
@@ -246,6 +251,7 @@ class Rota:
                 self._filed.discard(name)
                 del self._jobs[name]
                 self.python.forget(name)
+                self._scripts.forget(name)
 
     def tell_jobs(self) -> str | None:
         """Say in the store which jobs this worker has; its id, None if no worker runs here."""
@@ -494,6 +500,11 @@ class Rota:
         for name, executor in {"python": self.python, **self._given}.items():
             self.executors.register(name, executor)
 
+    def _sql_executor(self) -> Executor:
+        from rota.executors.sql import SqlExecutor
+
+        return SqlExecutor(self._scripts)
+
     def _save(self) -> None:
         """Put definitions into the store, once; the same definition changes nothing there."""
         if len(self._saved) == len(self._jobs) - len(self._filed) + len(self._schedules):
@@ -576,12 +587,6 @@ class Rota:
         if self._service is not None:
             self._service.wake_all()
         self.storage.notify()
-
-
-def _sql_executor() -> Executor:
-    from rota.executors.sql import SqlExecutor
-
-    return SqlExecutor()
 
 
 def _default_isolation(function: Callable[..., Any], timeout: timedelta | None) -> str:

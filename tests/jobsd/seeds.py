@@ -190,6 +190,7 @@ class Seed:
                 connection.close()
         else:
             (self.jobs.root / ASKING / "01.sql").write_text(question)
+            self.settle()
             ended = self.run(ASKING)
             assert ended.error is None
             answer = json.loads(ended.result or "")

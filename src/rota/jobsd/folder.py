@@ -177,9 +177,10 @@ class Folder:
         old = self.definitions.get(new.name)
         if new.error is None:
             try:
-                self.app.set_file_job(new.job, new.source)
+                self.app.set_file_job(new.job, new.source, new.scripts)
             except Conflict as fault:
                 new = broken(new, f"{new.place}: {fault}")
+        new = replace(new, scripts=())  # who runs them has them
         if old is not None and (old.job, old.schedule) == (new.job, new.schedule):
             self.definitions[new.name] = new
             return

@@ -74,27 +74,33 @@ class Loader:
         text = seen.text = decode(content)
         told = manifest.parse(text)
         spec: dict[str, object] = {"folder": str(unit.path.absolute()), "files": list(unit.files)}
+        scripts: list[tuple[str, str]] = []
         if told.get("executor", "sql") == "sql":
-            self._read_scripts(found, unit, seen)
+            scripts = self._read_scripts(found, unit, seen)
         seen.place = found.place(path)
         spec["version"] = seen.version
-        return manifest.define(unit.name, told, SQL_FILE, spec, self.around)
+        made = manifest.define(unit.name, told, SQL_FILE, spec, self.around)
+        return replace(made, scripts=tuple(scripts))
 
-    def _read_scripts(self, found: Survey, unit: Unit, seen: _Seen) -> None:
+    def _read_scripts(self, found: Survey, unit: Unit, seen: _Seen) -> list[tuple[str, str]]:
         if not unit.files:
             raise Invalid(f"has no .sql file beside it; add {unit.path.name}/01.sql")
         if len(unit.files) > SQL_FILES:
             raise Invalid(
                 f"has {len(unit.files):,} .sql files beside it; the limit is {SQL_FILES:,}"
             )
+        scripts = []
         text, seen.text = seen.text, ""  # a fault of a script is at no line of the manifest
         for name in unit.files:
             seen.place = found.place(unit.path / name)
             content = read_bytes(unit.path / name, within=unit.path, limit=SQL_FILE_BYTES)
             seen.add(name, content)
-            if not decode(content).strip():
+            script = decode(content)
+            if not script.strip():
                 raise Invalid("is empty; write a statement, or remove it")
+            scripts.append((name, script))
         seen.text = text
+        return scripts
 
     def _define_python(
         self, unit: Unit, fact: FileFacts | FileError | None, seen: _Seen

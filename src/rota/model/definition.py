@@ -18,6 +18,7 @@ class Definition:
     schedule: Schedule | None = None
     warnings: tuple[str, ...] = ()
     source: bytes = b""  # the text of a Python file, as it was looked at
+    scripts: tuple[tuple[str, str], ...] = ()  # names and texts of SQL files, as they were read
     # Where to look: the file as people name it, and the line where the error is, if there is one.
     place: str = ""
     line: int | None = None

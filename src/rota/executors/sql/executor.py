@@ -16,6 +16,7 @@ from typing import Any
 from rota.errors import Invalid, LeaseLost, RotaError
 from rota.executors.attempt import conclude
 from rota.executors.context import Context
+from rota.executors.scripts import Scripts
 from rota.executors.sql.files import TEXT_STEP, read_folder, step_file
 from rota.executors.sql.interrupt import STEP_TIMEOUT, Interrupts
 from rota.executors.sql.places import Place, open_place, session_on
@@ -35,6 +36,10 @@ log = logging.getLogger("rota.sql")
 
 class SqlExecutor:
     name = "sql"
+
+    def __init__(self, scripts: Scripts | None = None) -> None:
+        """`scripts` are the texts of folders as they were taken."""
+        self._scripts = Scripts() if scripts is None else scripts
 
     def check(self, job: Job) -> None:
         """Refuse a job that no worker could run. Its files are read when it runs."""
@@ -56,7 +61,7 @@ class SqlExecutor:
             return conclude(None, context)
         values = values_of(context)
         try:
-            return SqlRun(context, values).run()
+            return SqlRun(context, values, self._scripts).run()
         except LeaseLost:
             return Outcome(kind="lost", error="the lease was lost")
         except Interrupted:
@@ -73,8 +78,9 @@ class SqlExecutor:
 class SqlRun:
     """One attempt of a SQL job."""
 
-    def __init__(self, context: Context, values: dict[str, str]) -> None:
+    def __init__(self, context: Context, values: dict[str, str], kept: Scripts) -> None:
         spec = context.definition.spec
+        self.kept = kept
         self.context, self.values, self.spec = context, values, spec
         self.steps, self.target = context.steps, context.target
         self.role: str | None = spec.get("run_as")
@@ -98,6 +104,11 @@ class SqlRun:
         kind = self.target.kind
         if (text := self.spec.get("text")) is not None:
             return [step_file(1, TEXT_STEP, text, kind)]
+        if scripts := self.kept.of(self.context.definition):
+            return [
+                step_file(number, name, script, kind)
+                for number, (name, script) in enumerate(scripts, start=1)
+            ]
         return read_folder(self.spec["folder"], self.spec["files"], kind)
 
     def _run_files(
