@@ -161,6 +161,8 @@ def one_terminal_transition(history: History) -> Iterator[str]:
 def attempts_are_unique_and_rise(history: History) -> Iterator[str]:
     starts = history.by_attempt("start")
     late = late_starts(history)
+    for run_id, attempt in sorted(late - excused(history, late)):
+        yield f"run {run_id}: attempt {attempt} began after it was lost, by one who had not slept"
     first: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for (run_id, attempt), notes in starts.items():
         if len(notes) > 1:
@@ -186,15 +188,32 @@ def attempts_are_unique_and_rise(history: History) -> Iterator[str]:
 
 
 def late_starts(history: History) -> set[tuple[str, int]]:
-    """Attempts that began after they had been counted as lost. No promise forbids it, and no check
-    of its own could keep a process from standing still between the check and the handler; but
-    there should be few."""
+    """Attempts that began after they had been counted as lost."""
     return {
         (run_id, attempt)
         for (run_id, attempt), notes in history.by_attempt("start").items()
         if (row := history.attempts.get((run_id, attempt))) is not None
         and row["outcome"] == "lost"
         and row["finished_at"] / SECOND < notes[0]["wall"]
+    }
+
+
+def excused(history: History, late: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Those whose process stood still in between: no check of its own could keep it from falling
+    asleep after the check and before the handler."""
+    slept: dict[str, list[float]] = defaultdict(list)
+    for note in history.noted("frozen", "point"):
+        slept[note.get("process", note["by"])].append(note["wall"])
+    starts = history.by_attempt("start")
+    return {
+        one
+        for one in late
+        for note in [starts[one][0]]
+        # The server may claim for one who has just fallen asleep.
+        if any(
+            history.attempts[one]["started_at"] / SECOND - 1.0 < moment < note["wall"]
+            for moment in slept[note["by"]]
+        )
     }
 
 

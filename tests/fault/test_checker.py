@@ -179,6 +179,8 @@ PLANTED: dict[str, list[Plant]] = {
         lambda past: past.row("unlucky").update(max_attempts=2),
         lambda past: past.row("tail").update(state="dead"),
         lambda past: past.attempt_row("head", 2).update(number=3),
+        # It began what it had lost, and had not slept.
+        lambda past: past.move("start", "orphan", 1, 8.5),
     ],
     "I5": [
         # The frozen worker settled when it woke.
@@ -250,5 +252,6 @@ def test_what_was_cancelled_may_have_been_pruned() -> None:
 def test_a_worker_that_wakes_late_may_begin_what_it_has_lost() -> None:
     past = Past()
     past.move("start", "orphan", 1, 8.5)
+    past.note("frozen", 6.2, process="frozen")
     assert_kept(past.history())
     assert late_starts(past.history()) == {("orphan", 1)}

@@ -109,3 +109,33 @@ def test_what_is_claimed_after_a_rest_is_not_overdue_at_once(seconds: float) -> 
     for _ in range(3):
         moment += renew.step()
         assert not renew.overdue()
+
+
+class BusyStore:
+    """One whose only writer has been at work for a while."""
+
+    def blocked_within(self, seconds: float) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("asleep", "overdue"), [(0.0, False), (27.0, True)])
+def test_a_process_that_slept_does_not_take_its_sleep_for_a_busy_store(
+    asleep: float, overdue: bool
+) -> None:
+    """While the store is busy nobody can rescue; while a process sleeps everybody can."""
+    moment = 0.0
+    storage: Any = BusyStore()
+    renew = Renew(
+        storage,
+        executions=lambda: (),
+        lease=timedelta(seconds=30),
+        monotonic=lambda: moment,
+    )
+    for _ in range(28 - int(asleep)):
+        moment += 1.0
+        renew.awake()
+    moment += asleep
+    assert renew.overdue() is overdue
+    renew.awake()  # now it knows, and does not forget it for leases of before
+    assert renew.overdue() is overdue
+    assert not renew.overdue(claimed_at=moment)

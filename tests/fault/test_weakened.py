@@ -9,10 +9,12 @@ from tests.fault.bench import Bench
 from tests.fault.campaign import Failed
 from tests.fault.checker import check
 from tests.fault.history import History
-from tests.fault.weaken import WEAKENED
+from tests.fault.weaken import WEAKENED, _reworded
 from tests.fault.zygote import Zygote
 
 pytestmark = pytest.mark.timeout(240)
+
+NOW = {"sqlite": ":now", "postgres": "clock_timestamp()"}
 
 # The fault that brings it to light, how often, and the rules of which one must be found broken.
 SHOWN_BY = {
@@ -25,20 +27,39 @@ SHOWN_BY = {
 
 # The last one never comes to rest, and that takes its time to be sure of.
 LONG = "rescue that does not look at the lease"
-RULES = [pytest.param(rule, marks=pytest.mark.long) if rule == LONG else rule for rule in WEAKENED]
+CASES = [
+    pytest.param(
+        engine,
+        rule,
+        marks=pytest.mark.long if rule == LONG or engine == "postgres" else (),
+    )
+    for engine in ("sqlite", "postgres")
+    for rule in WEAKENED
+]
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_the_campaign_fails_without_a_rule(rule: str, zygote: Zygote, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("engine", "rule"), CASES)
+def test_the_campaign_fails_without_a_rule(
+    engine: str, rule: str, zygote: Zygote, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     part, times, expected = SHOWN_BY[rule]
-    bench = Bench(zygote, tmp_path / "work", None, archives=tmp_path / "kept")
+    server = request.getfixturevalue("postgres_server") if engine == "postgres" else None
+    bench = Bench(zygote, tmp_path / "work", server, archives=tmp_path / "kept")
     with pytest.raises(Failed) as failed:
-        bench.run(part, "sqlite", seed=3, times=times, environment={"ROTA_TEST_WEAKEN": rule})
+        bench.run(part, engine, seed=3, times=times, environment={"ROTA_TEST_WEAKEN": rule})
     told = str(failed.value)
-    assert f"python scripts/faults.py --part {part} --engine sqlite --seed 3" in told
+    assert f"python scripts/faults.py --part {part} --engine {engine} --seed 3" in told
     (archive,) = (tmp_path / "kept").iterdir()
     assert str(archive) in told
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path / "again", filter="data")
     violations = check(History.load(tmp_path / "again"))
     assert {one.rule for one in violations} & expected, told
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+@pytest.mark.parametrize("rule", WEAKENED)
+def test_each_rule_is_still_in_the_statements(engine: str, rule: str) -> None:
+    """Else a rule that was reworded would not be taken away, and that would be seen late."""
+    load = _reworded(WEAKENED[rule])
+    assert load(engine, {"prefix": "p_", "views": "v_", "now": NOW[engine]})

@@ -26,6 +26,7 @@ WEAKENED: dict[str, Mapping[str, tuple[tuple[str, str], ...]]] = {
     "cursor moved without comparing": {
         "standing_cursors": (("AND s.next_fire_at = a.value ->> 1", ""),),
         "advance_schedules": (("AND next_fire_at = a.cursor_at", ""),),
+        "fire_free": (("AND next_fire_at = a.cursor_at", ""),),
     },
     # A key has one slot more than it should.
     "one more than the key allows": {
@@ -44,6 +45,8 @@ WEAKENED: dict[str, Mapping[str, tuple[tuple[str, str], ...]]] = {
         ),
     },
 }
+# Statements of an engine that a rule leaves alone: there another one carries it.
+ELSEWHERE = {("sqlite", "advance_schedules")}
 
 
 @contextmanager
@@ -69,6 +72,9 @@ def _reworded(
                 continue  # the other engine's way to say it
             for old, new in wordings:
                 found[statement] = found[statement].replace(old, new)
+            unchanged = found[statement] == real[statement]
+            # What one engine decides in another statement may be said here without the rule.
+            assert not unchanged or (engine, statement) in ELSEWHERE, f"{engine} {statement}"
         assert found != real, f"{engine} says none of {changes} any more"
         return found
 

@@ -31,6 +31,8 @@ class Renew:
         self.unwritten = unwritten
         self.monotonic = monotonic
         self.renewed_at = monotonic()
+        self.awake_at = float("inf")  # when this process was last seen to go on
+        self.woke_at = float("-inf")  # the end of its last sleep
 
     def step(self) -> float:
         running = {one.run.seq: one for one in self.executions() if not one.finished}
@@ -64,7 +66,21 @@ class Renew:
         """True when leases may soon run out. The margin, a fifth of the lease, is the time to
         end handlers before other workers may begin. Asks no database: it may be what is away.
         A lease that was claimed later than the others were renewed is younger than theirs."""
-        since = max(self.renewed_at, claimed_at)
-        late = self.monotonic() - since > self.lease.total_seconds() * 0.8
-        # While one writer holds the whole store nobody can rescue: nothing has to be stopped.
-        return late and not self.storage.blocked_within(BLOCKED_SECONDS)
+        now, since = self.monotonic(), max(self.renewed_at, claimed_at)
+        if now - since <= self.lease.total_seconds() * 0.8:
+            return False
+        # While one writer holds the whole store nobody can rescue: nothing has to be stopped. But
+        # a process that stood still cannot tell a store that was busy from its own sleep.
+        slept = self._sleeps(now) or since < self.woke_at
+        return slept or not self.storage.blocked_within(BLOCKED_SECONDS)
+
+    def awake(self) -> None:
+        """Called each second, by a loop that waits for no database."""
+        now = self.monotonic()
+        if self._sleeps(now):
+            self.woke_at = now
+        self.awake_at = now
+
+    def _sleeps(self, now: float) -> bool:
+        """Whether this process has not gone on for too long."""
+        return now - self.awake_at > LOOK_SECONDS + self.lease.total_seconds() / 10

@@ -365,6 +365,7 @@ class Worker:
     def watch(self) -> float:
         """End handlers at their deadline; give up on those that a stop did not end."""
         now, soonest = time.monotonic(), WATCH_SECONDS
+        self.renew.awake()
         self._give_back_waiting(now)
         for one in self.executions():
             if one.finished:
