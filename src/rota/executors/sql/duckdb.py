@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import duckdb
@@ -14,7 +13,7 @@ from rota.model.sql_lexer import line_of
 from rota.model.steps import StepDone
 
 _LINE = re.compile(r"\n\nLINE (\d+):.*\Z", re.S)
-_LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*", re.S)
+_LEADING = re.compile(r"(?:[\s;]|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*+", re.S)
 _CHANGED = duckdb.ExpectedResultType.CHANGED_ROWS
 
 
@@ -33,15 +32,22 @@ class DuckSession:
         for statement in self._split(script):
             check()
             text = statement.query
-            start = script.find(text, position) if text else -1
-            position = max(position, start)
+            start = _find(script, text, position)
             try:
-                # As text where there is one: only then an error tells its line.
-                self.connection.execute(text or statement)
+                # As text where it is the file's own: only then an error tells its line. Of a PIVOT
+                # DuckDB makes several statements, whose texts are cut off and mean another thing.
+                self.connection.execute(statement if start is None else text)
                 self._read(statement, answer, check)
             except duckdb.Error as fault:
-                raise _failed(fault, script, text, start) from fault
-            position += len(text) if start >= 0 else 0
+                told = position if start is None else start
+                raise _failed(fault, script, told, exact=start is not None) from fault
+            except (ArithmeticError, ValueError) as fault:  # too much for a type of Python
+                told = position if start is None else start
+                raise SqlFailed(
+                    f"a value of the result cannot be read ({fault}); cast it to text",
+                    _first_line(script, told),
+                ) from fault
+            position = position if start is None else start + len(text)
         return answer.done()
 
     def _split(self, script: str) -> list[Any]:
@@ -49,7 +55,7 @@ class DuckSession:
             found: list[Any] = self.connection.extract_statements(script)
             return found
         except duckdb.Error as fault:
-            raise _failed(fault, script, script, 0) from fault
+            raise _failed(fault, script, 0, exact=True) from fault
 
     def _read(self, statement: Any, answer: Answer, check: Callable[[], None]) -> None:
         columns = [column[0] for column in self.connection.description or ()]
@@ -70,9 +76,12 @@ class DuckSession:
     def commit(self) -> None:
         self._plain("COMMIT", " (at its commit)")
 
-    def rollback(self) -> None:
-        with suppress(duckdb.TransactionException):  # none is open
+    def rollback(self) -> bool:
+        try:
             self.connection.execute("ROLLBACK")
+        except duckdb.TransactionException:  # none is open
+            return False
+        return True
 
     def _plain(self, sql: str, where: str = "") -> None:
         try:
@@ -99,15 +108,26 @@ def detach(cursor: Any, names: set[str]) -> None:
         cursor.execute(f'DETACH DATABASE IF EXISTS "{quoted}"')
 
 
-def _failed(fault: Exception, script: str, text: str, start: int) -> SqlFailed:
-    """The line of the file: what DuckDB counts begins with the statement."""
+def _find(script: str, text: str, position: int) -> int | None:
+    """Where a statement stands in the script, if it is there word for word."""
+    start = script.find(text, position) if text else -1
+    end = start + len(text)
+    whole = script[max(start - 1, 0) : start] in ("", ";") and script[end : end + 1] in ("", ";")
+    return start if start >= 0 and whole else None
+
+
+def _first_line(script: str, position: int) -> int:
+    """The line of what follows, without blanks and comments."""
+    leading = _LEADING.match(script, position)
+    return line_of(script, leading.end() if leading else position)
+
+
+def _failed(fault: Exception, script: str, start: int, *, exact: bool) -> SqlFailed:
+    """The line of the file: what DuckDB counts begins with the statement, where it is `exact`."""
     said = str(fault)
     told = _LINE.search(said)
     # The line of SQL that it repeats may hold the value of a variable.
     message = said[: told.start()] if told else said
-    if start < 0:
-        return SqlFailed(message)
-    if told:
+    if told and exact:
         return SqlFailed(message, line_of(script, start) + int(told[1]) - 1)
-    leading = _LEADING.match(text)
-    return SqlFailed(message, line_of(script, start + (leading.end() if leading else 0)))
+    return SqlFailed(message, _first_line(script, start))

@@ -21,7 +21,7 @@ from rota.executors.sql.files import TEXT_STEP, read_folder, step_file
 from rota.executors.sql.interrupt import STEP_TIMEOUT, Interrupts
 from rota.executors.sql.places import Place, open_place, session_on
 from rota.executors.sql.scripts import close_kept, prepare
-from rota.executors.sql.session import Interrupted, SqlFailed
+from rota.executors.sql.session import Interrupted, SqlFailed, around
 from rota.executors.sql.variables import values_of
 from rota.model.duration import parse_duration
 from rota.model.job import Job
@@ -166,19 +166,11 @@ class SqlRun:
         """The file first, then its record."""
         place.show_views(script, self.steps)
         session, wrapped = place.session(), not is_autonomous(file.text)
-        try:
-            if wrapped:
-                session.begin(self.interrupts.stopped)
+        with around(session, wrapped=wrapped, stopped=self.interrupts.stopped):
             if self.role:
                 session.act_as(self.role, in_transaction=wrapped)
             with self.interrupts.during(session):
                 done = session.run(script, self.interrupts.check)
-            if wrapped:
-                session.commit()
-        except BaseException:
-            with suppress(Exception):  # the connection may be what failed
-                session.rollback()
-            raise
         self.steps.finish(file, done, AT_LEAST_ONCE)
         return done
 

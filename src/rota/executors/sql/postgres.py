@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL, Identifier
 
 from rota.executors.sql.session import FETCH_ROWS, Answer, SqlFailed
@@ -18,6 +19,7 @@ from rota.model.steps import StepDone
 CANCEL_SECONDS = 5.0
 # What always answers with rows: read piece by piece, however many there are.
 _READS = frozenset({"SELECT", "VALUES", "TABLE"})
+_BACKSLASHES = "standard_conforming_strings"
 _INTO = re.compile(r"\binto\b", re.I)  # SELECT … INTO makes a table, and answers nothing
 
 
@@ -37,13 +39,28 @@ class PostgresSession:
 
     def run(self, script: str, check: Callable[[], None]) -> StepDone:
         answer = Answer()
+        if self._reads_backslashes():  # the default of a database or role
+            self._plain(f"SET {_BACKSLASHES} = on")
         for statement in statements(script, "postgres"):
             check()
+            if self._reads_backslashes():
+                raise SqlFailed(
+                    f"{_BACKSLASHES} is off: Rota reads quotes as it is on; leave it on, and "
+                    "write E'…' for backslashes",
+                    statement.line,
+                )
             try:
                 self._run(script[statement.start : statement.end], statement, answer, check)
             except psycopg.Error as fault:
                 raise SqlFailed(_said(fault), _line(script, statement, fault)) from fault
+        if self._status() == TransactionStatus.INTRANS:
+            # Here it can be interrupted, and at the commit not: a trigger may take long.
+            self._plain("SET CONSTRAINTS ALL IMMEDIATE", " (at its commit)")
         return answer.done()
+
+    def _reads_backslashes(self) -> bool:
+        """If so a value that ends its quote by \\' is not data any more. Asks no server."""
+        return self.connection.info.parameter_status(_BACKSLASHES) == "off"
 
     def _run(
         self, text: str, statement: Statement, answer: Answer, check: Callable[[], None]
@@ -68,9 +85,14 @@ class PostgresSession:
     def commit(self) -> None:
         self._plain("COMMIT", " (at its commit)")
 
-    def rollback(self) -> None:
-        if not self.connection.closed:
-            self._plain("ROLLBACK")
+    def rollback(self) -> bool:
+        if self.connection.closed or self._status() == TransactionStatus.IDLE:
+            return False
+        self._plain("ROLLBACK")
+        return True
+
+    def _status(self) -> TransactionStatus:
+        return self.connection.info.transaction_status
 
     def _plain(self, sql: str, where: str = "") -> None:
         try:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from rota.duckdb_instances import Instance, open_instance
 from rota.errors import Invalid, RotaError, StorageError
 from rota.executors.sql.files import read_text, step_file
 from rota.executors.sql.places import Place
-from rota.executors.sql.session import SqlFailed
+from rota.executors.sql.session import SqlFailed, around
 from rota.executors.targets import Target
 from rota.model.interpolate import interpolate, missing, missing_message
 from rota.model.redact import hide_values
@@ -63,16 +62,8 @@ def run_script(target_url: str, path: Path, variables: Mapping[str, str] | None 
     place, wrapped = Place(target), not is_autonomous(file.text)
     try:
         session = place.session()
-        try:
-            if wrapped:
-                session.begin(lambda: False)
+        with around(session, wrapped=wrapped, stopped=lambda: False):
             session.run(script, lambda: None)
-            if wrapped:
-                session.commit()
-        except BaseException:
-            with suppress(Exception):
-                session.rollback()
-            raise
     except SqlFailed as fault:
         raise StorageError(hide_values(fault.at(path.name), values)) from None
     except RotaError as fault:

@@ -8,6 +8,7 @@ only the first rows of the last answer are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from rota.model.steps import StepDone
@@ -45,13 +46,34 @@ class Session(Protocol):
 
     def commit(self) -> None: ...
 
-    def rollback(self) -> None:
-        """Undo what is open; the session can be used again."""
+    def rollback(self) -> bool:
+        """Undo what is open, and say whether anything was; the session can be used again."""
 
     def interrupt(self) -> None:
         """End the statement that runs now, from another thread; nothing happens if none does."""
 
     def close(self) -> None: ...
+
+
+@contextmanager
+def around(session: Session, *, wrapped: bool, stopped: Callable[[], bool]) -> Iterator[None]:
+    """The transaction of a script, committed if all goes well. An autonomous one, not `wrapped`,
+    has those that it begins itself, and must end them: what it left open would be lost."""
+    try:
+        if wrapped:
+            session.begin(stopped)
+        yield
+        if wrapped:
+            session.commit()
+        elif session.rollback():
+            raise SqlFailed(
+                "it ends inside a transaction that it began, so that was rolled back; "
+                "end it with COMMIT"
+            )
+    except BaseException:
+        with suppress(Exception):  # the connection may be what failed
+            session.rollback()
+        raise
 
 
 class Answer:

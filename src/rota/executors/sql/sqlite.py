@@ -74,9 +74,11 @@ class SqliteSession:
         except sqlite3.Error as fault:
             raise SqlFailed(f"{fault} (at its commit)") from fault
 
-    def rollback(self) -> None:
-        if self.connection.in_transaction:  # an interrupt may have ended it already
-            self.connection.rollback()
+    def rollback(self) -> bool:
+        if not self.connection.in_transaction:  # an interrupt may have ended it already
+            return False
+        self.connection.rollback()
+        return True
 
     def interrupt(self) -> None:
         self.connection.interrupt()
