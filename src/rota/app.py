@@ -16,7 +16,6 @@ import inspect
 import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from rota.config import Settings, load_settings
 from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable
-from rota.executors.loading import MAIN
+from rota.executors.loading import in_script_of_child
 from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor, Texts
 from rota.executors.registry import Registry
@@ -39,7 +38,7 @@ from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_jo
 from rota.flow.events import Events, Listener, Sources, ended_event
 from rota.flow.service import PARTS, Service, ServiceOptions
 from rota.jobs_folder import JobsFolder
-from rota.life import live
+from rota.life import Door, live, open_door
 from rota.model.duration import parse_duration
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
@@ -56,7 +55,7 @@ from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Actor, Storage
-from rota.storage.store import open_store
+from rota.storage.store import open_when_free
 from rota.task import HeldLock, Task
 
 log = logging.getLogger("rota")
@@ -93,6 +92,7 @@ class Rota:
         self._guard = threading.RLock()
         self._service: Service | None = None
         self._folder: JobsFolder | None = None
+        self._door: Door | None = None
 
     # Defining
 
@@ -286,7 +286,7 @@ class Rota:
         """The store, opened and brought up to date on first use."""
         with self._guard:
             if self._storage is None:
-                store = open_store(
+                store = open_when_free(
                     self.settings.database,
                     schema=self.settings.schema,
                     pool_size=min(MOST_CONNECTIONS, self.settings.slots + 8),
@@ -340,7 +340,7 @@ class Rota:
         connection: Any,
         notify: bool,
     ) -> list[Enqueued]:
-        if _in_script_of_child():
+        if in_script_of_child():
             raise Conflict(
                 f"job {name!r} is enqueued by the top level of a script that a child process runs "
                 "again to find its handler; put it under `if __name__ == '__main__':`"
@@ -438,6 +438,7 @@ class Rota:
                 on_stuck=on_stuck,
             )
             self._service.start()
+        self._door = open_door(self)
         if self._folder is not None and "worker" in only:
             self._folder.start()
 
@@ -454,6 +455,9 @@ class Rota:
 
     def close(self) -> None:
         """Close the store and the executors; the next use opens them again."""
+        door, self._door = self._door, None
+        if door is not None:  # before the guard: what it does for others may need it
+            door.stop()
         self.executors.close()
         self._equip()
         with self._guard:
@@ -472,13 +476,14 @@ class Rota:
         When half of the slots are stuck in threads that nothing can end, the process drains
         and executes itself anew.
         """
-        if not _in_script_of_child():  # there the script is only searched for a handler
+        if not in_script_of_child():  # there the script is only searched for a handler
             live(self, only, stopping)
 
     @property
     def health(self) -> dict[str, str | None]:
         """The last error of each loop, None where it works; empty while nothing runs."""
         own = {} if self._folder is None else self._folder.status()
+        own |= {} if self._door is None else {"door": self._door.error}
         return {} if self._service is None else {**self._service.health(), **own}
 
     def problems(self) -> list[str]:
@@ -601,16 +606,6 @@ def _grace(value: object) -> timedelta | None:
 
 _ENQUEUE_OPTIONS = frozenset(one.name for one in fields(Options))
 _JOB_OPTIONS = frozenset(inspect.signature(Rota.job).parameters) - {"self", "name", "when"}
-
-
-def _in_script_of_child() -> bool:
-    """True while a child process runs the top level of the script that started the worker."""
-    frame = sys._getframe(1) if MAIN in sys.modules else None
-    while frame is not None:
-        if frame.f_globals.get("__name__") == MAIN and frame.f_code.co_name == "<module>":
-            return True
-        frame = frame.f_back
-    return False
 
 
 @functools.cache

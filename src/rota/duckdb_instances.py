@@ -134,12 +134,12 @@ def cannot_open(path: str, said: str) -> RotaError:
                 "DuckDB lets one process open a file; use ctx.db, which asks that process, or give "
                 'the job isolation = "thread"'
             )
-        return Unavailable(
+        return _in_use(
             f"{path} is in use by process {process} ({program}), and DuckDB lets one process open "
             f"a file; ask that process, or stop it (kill {process})"
         )
     if "Could not set lock" in said:
-        return Unavailable(f"{path} is in use by another process; stop that process first")
+        return _in_use(f"{path} is in use by another process; stop that process first")
     if "not a valid DuckDB database" in said:
         return StorageError(f"{path} is not a DuckDB database; point the URL at another file")
     if "different configuration" in said:
@@ -155,6 +155,12 @@ def cannot_open(path: str, said: str) -> RotaError:
         f"{path} cannot be opened ({said.splitlines()[0]}); check that its folder exists and that "
         "both may be written"
     )
+
+
+def _in_use(message: str) -> Unavailable:
+    fault = Unavailable(message)
+    fault.in_use = True
+    return fault
 
 
 def _forget() -> None:

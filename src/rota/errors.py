@@ -60,6 +60,8 @@ class Unavailable(StorageError):
 
     # True when the connection was lost while COMMIT was under way: only reading can tell.
     maybe_committed: bool = False
+    # True when another process has a DuckDB file open, perhaps for a moment only.
+    in_use: bool = False
 
 
 class ReadOnly(StorageError):

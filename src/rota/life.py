@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
 
 from rota.flow.events import RunEvent
 from rota.model.outcome import error_line
@@ -27,6 +28,26 @@ SIGNAL_LOOK_SECONDS = 0.5
 # The process is ours: loops that come back from the database wait less for handlers.
 SWITCH_SECONDS = 0.0005
 ERROR_LINE = 300
+
+
+class Door(Protocol):
+    """How commands reach a process whose store no other process can open."""
+
+    error: str | None
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def open_door(app: Rota) -> Door | None:
+    """For an app on a DuckDB store; commands open any other store themselves."""
+    if not app.settings.database.startswith("duckdb:"):
+        return None
+    # By name: the room of the door is a surface above the app, loaded when it is used.
+    door: Door = import_module("rota.door.server").Door(app)
+    door.start()
+    return door
 
 
 def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:

@@ -17,6 +17,7 @@ import rota
 from rota.cli.main import main
 from rota.flow.control import Control
 from rota.flow.events import RunEvent
+from rota.life import open_door
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,30 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
+@pytest.fixture(params=["sqlite", "duckdb"])
+def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where commands and apps look if nobody tells them. A command opens the SQLite store itself;
+    the DuckDB one belongs to the app, and is asked for through its door."""
+    name: str = request.param
+    if name == "duckdb":
+        pytest.importorskip("duckdb")
+        monkeypatch.setenv("ROTA_DATABASE", "duckdb:///shop.duckdb")
+    return name
+
+
 @pytest.fixture
-def store(cli: Cli) -> Iterator[Control]:
-    """A store at rota.db with a few jobs that nobody works on."""
+def store(cli: Cli, database: str) -> Iterator[Control]:
+    """A store with a few jobs that nobody works on."""
     app = shop()
+    door = open_door(app)  # without the loops that would move its runs along
     yield app.control
+    if door is not None:
+        door.stop()
     app.close()
 
 
 @pytest.fixture
-def ended(cli: Cli) -> dict[str, str]:
+def ended(cli: Cli, database: str) -> dict[str, str]:
     """A store where three runs have ended; their ids by job."""
     app = shop()
     ends = Ends(app, 3)

@@ -74,7 +74,7 @@ def test_run_takes_its_turn_unless_forced(cli: Cli, store: Control) -> None:
     assert cli("run", "nope").code == 2
 
 
-def test_wait_tells_how_it_ended(cli: Cli) -> None:
+def test_wait_tells_how_it_ended(cli: Cli, database: str) -> None:
     app = shop()
     app.start(["worker"])
     try:

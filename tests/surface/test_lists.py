@@ -122,7 +122,7 @@ def test_queues_show_pauses_and_dispatch(cli: Cli, store: Control) -> None:
     assert "maintenance" in answer.err
 
 
-def test_workers_say_whether_they_live(cli: Cli) -> None:
+def test_workers_say_whether_they_live(cli: Cli, database: str) -> None:
     app = shop()
     app.start(["worker"])
     try:

@@ -15,8 +15,9 @@ from rota.cli.options import HERE, Where
 from rota.cli.output import note, say, say_json
 from rota.cli.records import run_record
 from rota.cli.results import say_result
-from rota.cli.store import operating
+from rota.cli.store import nobody_else_can_run, operating
 from rota.cli.times import took
+from rota.errors import Conflict
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
 from rota.model.outcome import error_line
@@ -96,6 +97,7 @@ def enqueue(
             max_attempts=max_attempts,
             timeout=timeout,
         )
+        _check_wait(control, wait, where)
         told = read_arguments(control.job(job), arg, args)
         return _answer(control, control.enqueue(job, told, options), wait, where)
 
@@ -120,7 +122,16 @@ def run(
         Wait for the run to end; exit 1 if it did not succeed.
     """
     with operating(where) as control:
+        _check_wait(control, wait, where)
         return _answer(control, control.trigger(name, force=force), wait, where)
+
+
+def _check_wait(control: Control, wait: bool, where: Where) -> None:
+    if wait and nobody_else_can_run(where, control):
+        raise Conflict(
+            "no process runs on this DuckDB store, and none can start while --wait has it open; "
+            "start `rota up` first, or leave out --wait"
+        )
 
 
 def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:

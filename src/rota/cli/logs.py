@@ -13,7 +13,7 @@ from rota.cli.find import find_run
 from rota.cli.options import HERE, Where
 from rota.cli.output import note, say, say_json
 from rota.cli.show_run import log_text
-from rota.cli.store import reading
+from rota.cli.store import nobody_else_can_run, reading
 from rota.flow.control import Control
 from rota.model.limits import PAGE
 from rota.model.transitions import TERMINAL
@@ -45,6 +45,9 @@ def logs(
         run_id = find_run(control, run).id
         if where.json and not follow:
             return say_json(list(_lines(control, run_id)))
+        if follow and nobody_else_can_run(where, control):
+            follow = False
+            note("no process runs on this DuckDB store: these are the lines so far")
         printed = 0
         for line in _followed(control, run_id) if follow else _lines(control, run_id):
             printed += 1

@@ -1,37 +1,49 @@
 """Open the store that the flags and settings name. Nothing here creates or changes one.
 
 Reading builds its control without the app: loading executors would double the time to an answer.
+A DuckDB file can be open in one process: if that is another one, it is asked through its door.
 """
 
 from __future__ import annotations
 
 import getpass
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.cli.options import Where
 from rota.config import Settings, load_settings
-from rota.errors import WrongSchema
+from rota.errors import Unavailable, WrongSchema
 from rota.flow.control import Control
 from rota.storage.protocol import Actor
-from rota.storage.store import Store, open_store
+from rota.storage.store import BUSY_LOOK_SECONDS, BUSY_SECONDS, Store, open_store
+
+if TYPE_CHECKING:
+    from rota.door.client import RemoteControl
 
 
 @contextmanager
 def reading(where: Where) -> Iterator[Control]:
     """A control to look with."""
-    with _existing(where) as (_, store):
-        yield Control(store, actor=actor(), hearer_of=lambda job: None)
+    with _existing(where) as (_, found):
+        if isinstance(found, Control):
+            yield found
+        else:
+            yield Control(found, actor=actor(), hearer_of=lambda job: None)
 
 
 @contextmanager
 def operating(where: Where) -> Iterator[Control]:
     """A control to act with: it knows the executors, which may have a say in how runs end."""
-    from rota.app import Rota
+    with _existing(where) as (settings, found):
+        if isinstance(found, Control):
+            yield found
+            return
+        from rota.app import Rota
 
-    with _existing(where) as (settings, store):
-        app = Rota(storage=store)
+        app = Rota(storage=found)
         app.settings = settings
         yield app.control_as(actor())
 
@@ -60,8 +72,31 @@ def actor() -> Actor:
         return Actor(by="unknown", via="cli")
 
 
+def nobody_else_can_run(where: Where, control: Control) -> bool:
+    """True while this command itself has a DuckDB file open: to wait for a run would be in vain."""
+    return settings_of(where).database.startswith("duckdb:") and not is_remote(control)
+
+
+def is_remote(control: Control) -> bool:
+    """True if another process has the store, and does what it is asked."""
+    from rota.door.client import RemoteControl
+
+    return isinstance(control, RemoteControl)
+
+
+def door_to(settings: Settings) -> RemoteControl | None:
+    """The process that has this DuckDB store and runs; None if there is none."""
+    file = store_file(settings.database) if settings.database.startswith("duckdb:") else None
+    if file is None:
+        return None
+    from rota.door.address import door_of
+    from rota.door.client import remote_control
+
+    return remote_control(door_of(file, settings.schema), actor())
+
+
 @contextmanager
-def _existing(where: Where) -> Iterator[tuple[Settings, Store]]:
+def _existing(where: Where) -> Iterator[tuple[Settings, Store | RemoteControl]]:
     settings = settings_of(where)
     file = store_file(settings.database)
     # Connecting would create the file, so look first.
@@ -70,9 +105,26 @@ def _existing(where: Where) -> Iterator[tuple[Settings, Store]]:
             f"no store at {file}; start one with `rota up MODULE:APP`, "
             "or point --database elsewhere"
         )
-    store = open_store(settings.database, schema=settings.schema)
+    found = open_or_ask(settings)
     try:
-        store.check_schema()
-        yield settings, store
+        if isinstance(found, Store):
+            found.check_schema()
+        yield settings, found
     finally:
-        store.close()
+        found.close()
+
+
+def open_or_ask(settings: Settings) -> Store | RemoteControl:
+    """The store, or the process that has it. One that starts or stops has the file and no door for
+    a moment, and so has a command: then look again."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        asked = door_to(settings)
+        if asked is not None:
+            return asked
+        try:
+            return open_store(settings.database, schema=settings.schema)
+        except Unavailable as fault:
+            if not fault.in_use or time.monotonic() > until:
+                raise
+        time.sleep(BUSY_LOOK_SECONDS)

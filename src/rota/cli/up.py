@@ -20,11 +20,12 @@ from rota.cli.main import OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import say_json
 from rota.cli.siblings import Siblings, check_processes, end_with_parent
-from rota.cli.store import settings_of
+from rota.cli.store import door_to, settings_of
 from rota.cli.up_log import RunLines, set_up_logging
 from rota.cli.up_screen import describe, say_screen
-from rota.errors import Invalid
+from rota.errors import Conflict, Invalid
 from rota.flow.service import PARTS
+from rota.model.redact import redact_text
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -72,6 +73,7 @@ def up(
     try:
         app = _app(address, told, where, debug=level == "debug")
         check_processes(processes, app.settings.database)
+        _refuse_second(app)
         if "worker" in parts:
             app.serve_folder().prepare()
         app.load()
@@ -119,6 +121,19 @@ def _app(address: str | None, told: dict[str, Any], where: Where, *, debug: bool
         raise
     app.settings = replace(app.settings, **flags)
     return app
+
+
+def _refuse_second(app: Rota) -> None:
+    """On a DuckDB store there is one process; DuckDB's own lock makes sure of it."""
+    other = door_to(app.settings)
+    if other is not None:
+        other.close()
+        process = other.line.hello.process
+        raise Conflict(
+            f"{redact_text(app.settings.database)} is run by process {process} already, and DuckDB "
+            f"lets one process open a file; commands reach it (rota runs), or stop it first "
+            f"(kill {process})"
+        )
 
 
 def _as_worker(address: str | None, told: dict[str, Any], level: str, where: Where) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rota.cli.options import HERE, Where
 from rota.cli.output import say, say_heading, say_json
-from rota.cli.store import operating, settings_of, store_file
+from rota.cli.store import open_or_ask, operating, settings_of, store_file
 from rota.model.redact import redact_text
-from rota.storage.store import open_store
+from rota.storage.store import Store, open_store
 
 
 def migrate(*, plan: bool = False, where: Where = HERE) -> None:
@@ -23,14 +23,21 @@ def migrate(*, plan: bool = False, where: Where = HERE) -> None:
     # Connecting creates a file, so the plan of a store that is not there is made in memory.
     absent = plan and file is not None and not file.exists()
     in_memory = settings.database.partition("://")[0] + ":///:memory:"
-    store = open_store(in_memory if absent else settings.database, schema=settings.schema)
+    store = open_store(in_memory, schema=settings.schema) if absent else open_or_ask(settings)
+    pending, applied = [], []
     try:
-        if plan:
-            return _say_plan(store.pending_migrations(), place, where)
-        applied = store.migrate()
-        store.check_schema()
+        # A process that runs, of this same version, has brought its store up to date.
+        if not isinstance(store, Store):
+            pass
+        elif plan:
+            pending = store.pending_migrations()
+        else:
+            applied = store.migrate()
+            store.check_schema()
     finally:
         store.close()
+    if plan:
+        return _say_plan(pending, place, where)
     if where.json:
         say_json({"database": place, "applied": applied})
     elif applied:

@@ -172,6 +172,16 @@ def load_script(path: str) -> types.ModuleType:
     return module
 
 
+def in_script_of_child() -> bool:
+    """True while a child process runs the top level of the script that started the worker."""
+    frame = sys._getframe(1) if MAIN in sys.modules else None
+    while frame is not None:
+        if frame.f_globals.get("__name__") == MAIN and frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()

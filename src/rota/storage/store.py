@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
-from rota.errors import Invalid
+from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
 from rota.model.result import Result
 from rota.storage.engine import Clock, Engine, Probe
@@ -72,6 +73,23 @@ class Store(
 
     def close(self) -> None:
         self.engine.close()
+
+
+# A command has a DuckDB file open for a moment; one that starts or stops lets go of it soon.
+BUSY_SECONDS = 2.0
+BUSY_LOOK_SECONDS = 0.05
+
+
+def open_when_free(url: str, *, schema: str, pool_size: int) -> Store:
+    """Like `open_store`, but a DuckDB file that is in use may become free for a while."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return open_store(url, schema=schema, pool_size=pool_size)
+        except Unavailable as fault:
+            if not fault.in_use or time.monotonic() > until:
+                raise
+        time.sleep(BUSY_LOOK_SECONDS)
 
 
 def open_store(
