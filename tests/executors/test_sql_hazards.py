@@ -123,3 +123,42 @@ def test_a_database_that_reads_backslashes_gets_values_as_data(
     run = postgres.run(postgres.job())
     assert (run.state, run.error) == ("succeeded", None)
     assert postgres.query("SELECT s FROM t") == [(VALUE,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("SELECT 'infinity'::timestamptz, '-infinity'::date", ["infinity", "-infinity"]),
+        ("SELECT ARRAY['infinity'::date], '24:00'::time", [["infinity"], "24:00:00"]),
+        ("SELECT '200000-01-01'::timestamp", ["200000-01-01 00:00:00"]),
+        ("WITH a AS (SELECT interval '170000000 years' AS i) TABLE a", ["170000000 years"]),
+        ("WITH a AS (INSERT INTO t VALUES (1) RETURNING i) SELECT i FROM a", [1]),
+    ],
+)
+def test_values_that_python_does_not_have_are_shown_as_text(
+    postgres: World, sql: str, told: list[object]
+) -> None:
+    postgres.write(a="CREATE TABLE t (i INTEGER)", b=sql)
+    run = postgres.run(postgres.job())
+    assert (run.state, run.error) == ("succeeded", None)
+    assert json.loads(run.result or "")["rows"] == [told]
+
+
+def test_a_statement_with_common_tables_may_change_rows(postgres: World) -> None:
+    postgres.write(
+        a="CREATE TABLE t (i INTEGER)",
+        b="WITH a AS (SELECT 1 AS i UNION ALL SELECT 2) INSERT INTO t SELECT i FROM a",
+        c="WITH a AS (SELECT i FROM t) SELECT count(*) AS into_t, 'insert into' FROM a",
+    )
+    run = postgres.run(postgres.job())
+    assert (run.state, run.error) == ("succeeded", None)
+    assert postgres.store.list_steps(run.seq)[1]["rows"] == 2
+    assert json.loads(run.result or "")["rows"] == [[2, "insert into"]]
+
+
+@pytest.mark.parametrize("sql", ["COPY (SELECT 1) TO STDOUT", "COPY t FROM STDIN"])
+def test_a_copy_that_needs_a_client_is_told_where_to(postgres: World, sql: str) -> None:
+    postgres.write(a="CREATE TABLE t (i INTEGER);\n" + sql)
+    run = postgres.run(postgres.job())
+    assert run.error is not None
+    assert "a.sql:2: COPY to STDOUT or from STDIN has nobody to talk to" in run.error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -10,17 +9,20 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL, Identifier
+from psycopg.types.string import TextLoader
 
 from rota.executors.sql.session import FETCH_ROWS, Answer, SqlFailed
-from rota.model.sql_lexer import line_of
+from rota.model.sql_lexer import lex, line_of
 from rota.model.sql_script import Statement, statements
 from rota.model.steps import StepDone
 
 CANCEL_SECONDS = 5.0
-# What always answers with rows: read piece by piece, however many there are.
-_READS = frozenset({"SELECT", "VALUES", "TABLE"})
+# What always answers with rows: read piece by piece, however many there are. Not if it holds one
+# of the others, outside of quotes: then it may change rows instead, and answer nothing.
+_READS = frozenset({"SELECT", "VALUES", "TABLE", "WITH"})
+_WRITES = frozenset({"INTO", "INSERT", "UPDATE", "DELETE", "MERGE"})
+_PLAIN = ("date", "time", "timestamp", "timestamptz", "interval")
 _BACKSLASHES = "standard_conforming_strings"
-_INTO = re.compile(r"\binto\b", re.I)  # SELECT … INTO makes a table, and answers nothing
 
 
 class PostgresSession:
@@ -66,7 +68,9 @@ class PostgresSession:
         self, text: str, statement: Statement, answer: Answer, check: Callable[[], None]
     ) -> None:
         cursor = psycopg.Cursor(self.connection)
-        if statement.words[0] in _READS and not _INTO.search(text):
+        for name in _PLAIN:  # 'infinity' and the year 10000 are none to Python
+            cursor.adapters.register_loader(name, TextLoader)
+        if _only_reads(statement, text):
             size = FETCH_ROWS if psycopg.capabilities.has_stream_chunked() else 1
             rows = cursor.stream(text, size=size)
             first = next(rows, None)
@@ -107,6 +111,13 @@ class PostgresSession:
         self.connection.close()
 
 
+def _only_reads(statement: Statement, text: str) -> bool:
+    if statement.words[0] not in _READS:
+        return False
+    words = (text[one.start : one.end] for one in lex(text, "postgres") if one.kind == "word")
+    return not any(word.upper() in _WRITES for word in words)
+
+
 def _batches(
     first: Sequence[Any] | None, rows: Iterator[Sequence[Any]], check: Callable[[], None]
 ) -> Iterator[Sequence[Any]]:
@@ -119,6 +130,8 @@ def _batches(
 
 def _said(fault: psycopg.Error) -> str:
     """Without the line of SQL that the driver repeats: a value in it may be a secret."""
+    if isinstance(fault, psycopg.ProgrammingError) and "copy() instead" in str(fault):
+        return "COPY to STDOUT or from STDIN has nobody to talk to here; use a table, or a file"
     if not fault.diag.message_primary:
         return (str(fault).strip().splitlines() or [type(fault).__name__])[0]
     told = fault.diag.message_primary
