@@ -419,6 +419,55 @@ def test_an_attached_file_is_committed_before_the_mark(
     assert (told["status"], told["note"]) == ("succeeded", AT_LEAST_ONCE)
 
 
+def test_who_lost_his_lease_writes_no_attached_file(
+    store: Store, run: Claimed, clock: VirtualClock, place: Place, tmp_path: Path
+) -> None:
+    if place.engine == "postgres":
+        pytest.skip("nothing is attached there")
+    clock.advance("31s")
+    rescue(store)
+    for _ in range(2):  # nothing is there at the second time
+        with store.step(key(run), LEASE) as step:
+            step.connection.execute(f"ATTACH '{tmp_path}/other' AS other")
+            step.connection.execute("CREATE TABLE other.copies (step INTEGER)")
+            with pytest.raises(LeaseLost):
+                step.commit(StepDone())
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_step_with_an_old_snapshot_is_fenced_and_commits(
+    store: Store, effects: Place, clock: VirtualClock, run: Claimed, level: str
+) -> None:
+    if effects.engine != "postgres":
+        pytest.skip("a step has one kind of snapshot there")
+
+    def work(number: int) -> None:
+        with store.step(key(run, number), LEASE) as step:
+            step.connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+            step.connection.execute(f"INSERT INTO effects (step) VALUES ({number})")
+            if number == 1:
+                assert store.renew([(run.seq, run.attempt)], LEASE)
+            else:
+                clock.advance("31s")
+                rescue(store)
+            step.commit(StepDone())
+
+    work(1)
+    with pytest.raises(LeaseLost):
+        work(2)
+    assert effects_of(effects) == [1]
+    assert store.done_steps(run.seq) == {1}
+
+
+def test_a_step_that_may_only_read_is_done(store: Store, place: Place, run: Claimed) -> None:
+    if place.engine != "postgres":
+        pytest.skip("a step may write there")
+    with store.step(key(run), LEASE) as step:
+        step.connection.execute("SET TRANSACTION READ ONLY")
+        step.commit(StepDone())
+    assert store.done_steps(run.seq) == {1}
+
+
 def test_a_commit_without_an_answer_is_found_out_by_reading(
     store: Store, effects: Place, run: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

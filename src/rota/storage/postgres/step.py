@@ -6,7 +6,8 @@ that sets must not reach our statements.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -27,25 +28,47 @@ _OURS = "SET LOCAL ROLE NONE; SET LOCAL search_path = pg_catalog; SET LOCAL stat
 
 class PostgresStep:
     holds_writes = False
-    alone = True
 
     def __init__(self, engine: PostgresEngine, name: str, connection: Session) -> None:
         self._engine, self._name, self.connection = engine, name, connection
+
+    @property
+    def alone(self) -> bool:
+        """A transaction that its SQL set to READ ONLY cannot hold the mark."""
+        self._check_open()
+        return self._shown("transaction_read_only") == "off"
 
     def commit(
         self, is_ours: Callable[[Transaction], bool], mark: Callable[[Transaction], None]
     ) -> bool:
         self._check_open()
         self.connection.execute(_LAST_OF_THEIRS)
-        with self._engine._translated():
+        with self._engine._translated(), self._fence() as fence:
             self.connection.execute(_OURS, prepare=False)
-            transaction = self._engine._transaction(self._name, self.connection)
-            if not is_ours(transaction):
+            if not is_ours(self._engine._transaction(self._name, fence)):
                 self.connection.execute("ROLLBACK")
                 return False
-            mark(transaction)
+            mark(self._engine._transaction(self._name, self.connection))
             self.commit_plain()
         return True
+
+    @contextmanager
+    def _fence(self) -> Iterator[Session]:
+        """The session that locks the row of the run until the commit. A snapshot as old as the
+        step cannot: the row was renewed since. Then it is another one, which nothing ends early."""
+        if self._shown("transaction_isolation") == "read committed":
+            yield self.connection
+            return
+        other = self._engine.address.connect(ours=False)
+        try:
+            other.execute(_BEGIN, prepare=False)
+            yield other
+        finally:
+            other.close()
+
+    def _shown(self, setting: str) -> str:
+        row = self.connection.execute(f"SHOW {setting}".encode(), prepare=False).fetchone()
+        return str(row[0]) if row else ""
 
     def commit_plain(self) -> None:
         self._check_open()

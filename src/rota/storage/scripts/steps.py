@@ -155,8 +155,17 @@ class StepsScript(Script):
             raise _lost(seq)
 
     def pause_requested(self, seq: int, attempt: int) -> bool:
-        row = self.engine.read(lambda tx: tx.one("pause_request", seq=seq, attempt=attempt))
+        row = self._request(seq, attempt)
         return row is not None and row["pause_requested_at"] is not None
+
+    def _check_ours(self, key: StepKey) -> None:
+        """The fence where nothing can be locked: what is read may be over a moment later."""
+        if self._request(key.seq, key.attempt) is None:
+            raise _lost(key.seq)
+
+    def _request(self, seq: int, attempt: int) -> Row | None:
+        """What was asked of an attempt; None if it is no longer its worker's."""
+        return self.engine.read(lambda tx: tx.one("pause_request", seq=seq, attempt=attempt))
 
     def list_steps(self, seq: int, *, limit: int = PAGE) -> list[Row]:
         """What each attempt began, in order."""
@@ -209,7 +218,9 @@ class StepInStore:
         if self._opened.alone:
             self._script._commit(self._opened, self._key, done, self._lease)
         else:
-            # Several files do not commit at one instant: what was done must be there first.
+            # Several files do not commit at one instant: what was done must be there first. Who
+            # lost his lease long ago does nothing all the same.
+            self._script._check_ours(self._key)
             self._opened.commit_plain()
             self._script.finish_step(self._key, done, AT_LEAST_ONCE)
 
