@@ -27,13 +27,21 @@ def slow_statement(engine: str, seconds: float) -> str:
     """SQL that takes about so long. File engines cannot sleep: they count."""
     if engine == "postgres":
         return f"SELECT pg_sleep({seconds})"
-    count = (
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) "
-        "SELECT count(*) FROM n"
-    )
-    tried = 20_000 if engine == "duckdb" else 500_000
-    own: Any = duckdb if engine == "duckdb" else sqlite3
-    connection, began = own.connect(":memory:"), time.monotonic()
+    count, tried, own = {
+        "sqlite": (
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) "
+            "SELECT count(*) FROM n",
+            500_000,
+            sqlite3.connect,
+        ),
+        "duckdb": (
+            "SELECT count(*) FROM range({}) AS a(x), range(1000) AS b(y) WHERE hash(x * y) % 7 = 3",
+            20_000,
+            duckdb.connect,
+        ),
+    }[engine]
+    connection: Any = own(":memory:")
+    began = time.monotonic()
     connection.execute(count.format(tried)).fetchall()
     return count.format(int(tried * seconds / (time.monotonic() - began)))
 
