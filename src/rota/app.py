@@ -88,7 +88,7 @@ class Rota:
         self._schedules: dict[str, Schedule] = {}
         self._storage = storage
         self._saved: set[str] = set()
-        self._filed: set[str] = set()  # jobs that the folder registers, not `_save`
+        self._filed: set[str] = set()  # jobs that the folder or a statement registers, not `_save`
         self._guard = threading.RLock()
         self._service: Service | None = None
         self._folder: JobsFolder | None = None
@@ -393,15 +393,14 @@ class Rota:
 
     # Living
 
-    def load(self, *, patient: bool = True) -> None:
-        """Save what was defined: jobs and schedules, also those of files. `start` does it too, and
-        is not `patient`: a Python file whose import is slow keeps nobody, and follows later."""
-        self._load(patient=patient)
+    def load(self) -> None:
+        """Save what was defined: jobs and schedules, also those of files. `start` does it too."""
+        self._load()
 
-    def _load(self, *, again: bool = False, patient: bool = True) -> None:
+    def _load(self, *, again: bool = False) -> None:
         self._save()
         if (folder := self._files()) is not None:
-            folder.load(again=again, patient=patient)
+            folder.load(again=again)
 
     def _files(self) -> JobsFolder | None:
         """The folder of jobs, if this app serves one."""
@@ -422,7 +421,7 @@ class Rota:
         if self._service is None:  # before the guard: to look at files may take its time
             if "worker" in only and (folder := self._files()) is not None:
                 folder.prepare()
-            self.load(patient=False)
+            self.load()
         with self._guard:
             if self._service is not None:
                 raise Conflict("this app is running already")
@@ -436,6 +435,7 @@ class Rota:
                 executors=self.executors,
                 events=self.events,
                 hearer_of=self._hearer_of,
+                foreign=self._filed,
                 on_stuck=on_stuck,
             )
             self._service.start()

@@ -6,7 +6,7 @@ the dashboard call these functions and add nothing to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -107,6 +107,10 @@ class Control:
         """One job with all its policies; Unknown if no process registered it."""
         return find_job(self.storage, name)
 
+    def jobs_named(self, names: Sequence[str]) -> dict[str, Job]:
+        """Those of them that there are, by name."""
+        return self.storage.jobs_named(names)
+
     def runs(
         self,
         *,
@@ -191,6 +195,20 @@ class Control:
     def schedule(self, name: str) -> Schedule:
         return self.storage.schedule_named(name)
 
+    def schedule_name(self, schedule_id: int) -> str | None:
+        """The name of a schedule by its number; None if there is none."""
+        found = self.storage.schedule_words(schedule_id)
+        return None if found is None else found[0]
+
+    def running_by_schedule(self) -> dict[int, int]:
+        """How many runs of each schedule workers have now, by its number."""
+        return self.storage.running_by_schedule()
+
+    @property
+    def dialect(self) -> str:
+        """Whose SQL the store speaks: sqlite, postgres or duckdb."""
+        return self.storage.dialect
+
     def occurrences(self, name: str, *, limit: int = 50) -> list[dict[str, Any]]:
         """The ledger, newest first: what became of each instant that was due."""
         from rota.model.schedule import WAITING_FOR_RUN
@@ -262,18 +280,25 @@ class Control:
 
         `args` add to the schedule's own, or are the job's.
         """
-        enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
         try:
             schedule = self.storage.schedule_named(name)
         except Unknown:
-            job = find_job(self.storage, name)
-            overlap_key = None if force or job.source == "api" else job.overlap_key
-            made = enqueue.triggered(job, args or {}, overlap_key=overlap_key)
-            return self._audited("trigger", name, made)
+            return self.trigger_job(name, args, force=force)
+        enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
         job = find_job(self.storage, schedule.job)
         overlap_key = None if force else schedule.slot
         told = {**schedule.args, **(args or {})}
         made = enqueue.triggered(job, told, overlap_key=overlap_key, schedule=schedule)
+        return self._audited("trigger", name, made)
+
+    def trigger_job(
+        self, name: str, args: Mapping[str, Any] | None = None, *, force: bool = False
+    ) -> Enqueued:
+        """Run a job now, whatever schedule may bear its name."""
+        enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
+        job = find_job(self.storage, name)
+        overlap_key = None if force or job.source == "api" else job.overlap_key
+        made = enqueue.triggered(job, args or {}, overlap_key=overlap_key)
         return self._audited("trigger", name, made)
 
     def _audited(self, action: str, name: str, made: Enqueued) -> Enqueued:
@@ -345,10 +370,13 @@ class Control:
 
     # Schedules, queues, dispatch
 
-    def put_schedule(self, schedule: Schedule) -> Schedule:
-        """Create or edit by name. The job must exist, and the arguments must fit it."""
-        encode_args(find_job(self.storage, schedule.job), schedule.args)
-        saved = self.storage.put_schedule(schedule, self.actor)
+    def put_schedule(
+        self, schedule: Schedule, job: Job | None = None, *, new: bool = False
+    ) -> Schedule:
+        """Create or edit by name. The job must exist, and the arguments must fit it; or it is a
+        SQL job of the schedule's own, saved with it. `new` refuses a name that is taken."""
+        encode_args(job or find_job(self.storage, schedule.job), schedule.args)
+        saved = self.storage.put_schedule(schedule, self.actor, job, new=new)
         self.changed()
         return saved
 
@@ -370,7 +398,7 @@ class Control:
         return resumed
 
     def drop(self, name: str, reason: str | None = None) -> None:
-        """Remove a schedule; its ledger, changes and runs stay."""
+        """Remove a schedule, and a SQL job of its own; its ledger, changes and runs stay."""
         self.storage.drop_schedule(name, _reason(reason), self.actor)
         self.changed()
 

@@ -30,6 +30,7 @@ class Prune:
         self.fold_some()
         self.storage.prune_texts(age_seconds=TEXT_AGE.total_seconds(), limit=BATCH)
         self.storage.prune_files(limit=FILES)
+        self.storage.prune_shared_jobs(limit=BATCH)
         self.storage.forget_old_workers(WORKER_AGE.total_seconds())
         return 0.0 if any(more) else self.interval
 

@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -14,6 +14,7 @@ from rota.errors import Invalid
 from rota.executors.protocol import Targets
 from rota.flow.events import Events
 from rota.flow.fire import Fire
+from rota.flow.learn import Learn
 from rota.flow.loop import Loop
 from rota.flow.promote import Promote
 from rota.flow.prune import Prune
@@ -53,17 +54,19 @@ class ServiceOptions:
 
 
 class Service:
-    """Started once, stopped once. `jobs` is live: what is registered later is served too."""
+    """Started once, stopped once. `jobs` is live: what is registered later is served too. With
+    `foreign`, SQL jobs that statements made are added to it, and their names there."""
 
     def __init__(
         self,
         storage: Storage,
         options: ServiceOptions,
         *,
-        jobs: Mapping[str, Job],
+        jobs: MutableMapping[str, Job],
         executors: Executors,
         events: Events,
         hearer_of: FindHearer,
+        foreign: set[str] | None = None,
         on_stuck: Callable[[], None] = lambda: None,
     ) -> None:
         self.storage, self.events = storage, events
@@ -93,6 +96,7 @@ class Service:
                 origin=options.origin,
                 interval=interval,
                 on_stuck=on_stuck,
+                learn=self._learn(jobs, foreign, options.target),
             )
         promote = Promote(storage, promoted=self.wake_workers, interval=interval)
         rescue = Rescue(
@@ -119,6 +123,14 @@ class Service:
             )
             self.loops["fire"] = Loop("fire", fire.step)
         self._unlisten: Callable[[], None] = lambda: None
+
+    def _learn(
+        self, jobs: MutableMapping[str, Job], foreign: set[str] | None, targets: str | Targets
+    ) -> Learn | None:
+        if foreign is None:
+            return None
+        known = None if isinstance(targets, str) else targets
+        return Learn(self.storage, jobs=jobs, foreign=foreign, targets=known)
 
     def start(self) -> None:
         self.events.start()
@@ -155,14 +167,14 @@ class Service:
         """Another process changed something, most often it made a run: the worker looks before the
         other loops get in its way."""
         if self.worker is not None:
-            self.worker.wake()
+            self.worker.look_around()
             time.sleep(WORKER_FIRST_SECONDS)
         self._wake_loops()
 
     def wake_all(self) -> None:
         """Something changed that this process did not do itself."""
         if self.worker is not None:
-            self.worker.wake()
+            self.worker.look_around()
         self._wake_loops()
 
     def _wake_loops(self) -> None:

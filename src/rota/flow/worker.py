@@ -24,6 +24,7 @@ from rota.errors import RotaError
 from rota.executors.protocol import Executor, Targets
 from rota.flow.claim import Claim
 from rota.flow.events import Events, announce
+from rota.flow.learn import Learn
 from rota.flow.loop import Loop
 from rota.flow.notes import Notes
 from rota.flow.renew import Renew
@@ -72,6 +73,7 @@ class Worker:
         origin: str | None = None,
         interval: float = 1.0,
         on_stuck: Callable[[], None] = lambda: None,
+        learn: Learn | None = None,
     ) -> None:
         self.storage, self.worker_id, self.jobs, self.executors = (
             storage,
@@ -133,7 +135,16 @@ class Worker:
             "watch": Loop("watch", self.watch),
             "beat": Loop("beat", self.beat),
         }
+        self.learn = learn
+        if learn is not None:
+            self.loops["learn"] = Loop("learn", learn.step)
+            learn.wake, learn.learned = self.loops["learn"].wake, self._learned
         settler.on_put(self.loops["settle"].wake)
+
+    def _learned(self) -> None:
+        """There are other jobs now: say so, and look for runs of them."""
+        self.loops["beat"].wake()
+        self.loops["claim"].wake()
 
     # What the loops ask
 
@@ -427,6 +438,12 @@ class Worker:
     def wake(self) -> None:
         self.loops["claim"].wake()
 
+    def look_around(self) -> None:
+        """Something changed that may be more than a new run."""
+        self.wake()
+        if self.learn is not None:
+            self.learn.ask()
+
     def stop_claiming(self) -> None:
         with self._guard:
             self._stopping = True
@@ -461,8 +478,9 @@ class Worker:
 
     def _wind_down(self) -> None:
         self.settler.flush(timeout=LOOP_STOP_SECONDS)
-        for name in ("watch", "notes", "settle", "renew", "beat"):
-            self.loops[name].stop(LOOP_STOP_SECONDS)
+        for name in ("learn", "watch", "notes", "settle", "renew", "beat"):
+            if name in self.loops:
+                self.loops[name].stop(LOOP_STOP_SECONDS)
         try:
             self.notes.step()
             self.storage.forget_worker(self.worker_id)

@@ -78,20 +78,7 @@ def missing_message(names: Collection[str]) -> str:
     return "; ".join(told)
 
 
-class Script(str):
-    """SQL with its variables replaced. It knows the lines of the text it was made of: `added` are
-    those that values brought along, as the first of a stretch and how many they are."""
-
-    added: tuple[tuple[int, int], ...] = ()
-
-    def line(self, made: int) -> int:
-        """The line of the text before, for a line of this one."""
-        return made - sum(
-            min(count, made + 1 - first) for first, count in self.added if first <= made
-        )
-
-
-def interpolate(text: str, values: Mapping[str, str], dialect: str) -> Script:
+def interpolate(text: str, values: Mapping[str, str], dialect: str) -> str:
     """The text with every variable replaced; refused if a value cannot stand where it is asked."""
     if names := missing(text, values, dialect):
         raise Invalid(missing_message(names))
@@ -168,12 +155,10 @@ class _Rendering:
         self.lines = Lines(text, line)
         self.output: list[str] = []
         self.length = self.raws = 0
-        self.breaks = 0  # of lines, in the result so far
-        self.added: list[tuple[int, int]] = []
         self.expected: list[Token] = []  # the quotes and comments of the result
         self.placed: list[_Placed] = []
 
-    def render(self) -> Script:
+    def render(self) -> str:
         position = 0
         for token, is_code in _template(self.text, self.dialect, self.line):
             self._put(self.text[position : token.start])
@@ -188,15 +173,13 @@ class _Rendering:
             if _encloses(token) and self.raws == raws:
                 self.expected.append(Token(token.kind, start, self.length))
         self._put(self.text[position:])
-        made = Script("".join(self.output))
-        made.added = tuple(self.added)
+        made = "".join(self.output)
         self._check(made)
         return made
 
     def _put(self, text: str) -> None:
         self.output.append(text)
         self.length += len(text)
-        self.breaks += text.count("\n")
         if self.length > INTERPOLATED_LENGTH:
             raise Invalid(
                 f"the text is longer than {INTERPOLATED_LENGTH:,} characters with its variables; "
@@ -212,7 +195,6 @@ class _Rendering:
                 f"line {line}: the value of a variable in this body holds {tag}, which ends it; "
                 "use another tag"
             )
-        self.added += [(first + self.breaks, count) for first, count in made.added]
         self._put(tag + made + tag)
 
     def _put_pieces(self, token: Token) -> None:
@@ -242,8 +224,6 @@ class _Rendering:
         else:
             value = escape(value, token.kind)
         self.placed.append(_Placed(use, token.kind, self.length, self.length + len(value)))
-        if count := value.count("\n"):
-            self.added.append((self.breaks + 2, count))
         self._put(value)
 
     def _check(self, made: str) -> None:

@@ -17,11 +17,13 @@ from rota.storage.scripts.files import FilesScript
 from rota.storage.scripts.folder import FolderScript
 from rota.storage.scripts.guard import GuardScript
 from rota.storage.scripts.ledger import LedgerScript
+from rota.storage.scripts.shared import SharedScript
 from rota.storage.scripts.steps import StepsScript
 
 
 class Store(
     FolderScript,
+    SharedScript,
     GuardScript,
     EnqueueScript,
     ClaimScript,

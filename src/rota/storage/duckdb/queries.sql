@@ -449,10 +449,9 @@ SELECT f.number, f.name, t.text, t.names
  WHERE f.run_seq = :seq ORDER BY f.number;
 
 -- name: done_steps
--- An attempt that starts over does not look at what the others did, only at what an operator told it
--- to pass over: see pin_marks.
+-- An attempt that starts over does not look at what the others did.
 SELECT DISTINCT number FROM {prefix}step_marks
- WHERE run_seq = :seq AND NOT void AND (:attempt IS NULL OR attempt IN (0, :attempt));
+ WHERE run_seq = :seq AND NOT void AND (:attempt IS NULL OR attempt = :attempt);
 
 -- name: put_step
 INSERT INTO {prefix}steps (run_seq, attempt, number, name, hash, started_at, status)
@@ -514,16 +513,6 @@ SELECT id, run_id, job_name, record_type, file_name, started_at AS started,
 
 -- name: void_marks
 UPDATE {prefix}step_marks SET void = true WHERE run_seq = :seq AND number >= :number AND NOT void;
-
--- name: unpin_marks
-DELETE FROM {prefix}step_marks WHERE run_seq = :seq AND attempt = 0;
-
--- name: pin_marks
--- Done whoever asks, also an attempt that starts over: as if attempt 0, which never is, had done it.
-INSERT INTO {prefix}step_marks (run_seq, number, attempt, finished_at)
-SELECT run_seq, number, 0, max(finished_at) FROM {prefix}step_marks
- WHERE run_seq = :seq AND number < :number AND NOT void
- GROUP BY run_seq, number;
 
 -- name: list_steps
 SELECT s.attempt, s.number, s.name, s.hash, s.started_at,
@@ -798,6 +787,34 @@ SELECT r.id FROM {prefix}jobs AS j JOIN {prefix}runs AS r ON r.job = j.name
  WHERE j.source = 'file' AND j.origin = :origin AND j.error LIKE 'retired: %'
    AND r.state IN ('waiting', 'held', 'queued', 'paused')
  ORDER BY r.seq DESC LIMIT :limit;
+
+-- name: shared_jobs
+-- SQL jobs that a statement made. Every worker may serve them.
+SELECT * FROM {prefix}jobs WHERE source = 'api' AND executor = 'sql' ORDER BY name LIMIT :limit;
+
+-- name: retired_shared_jobs
+SELECT name FROM {prefix}jobs
+ WHERE source = 'api' AND executor = 'sql' AND error LIKE 'retired: %' ORDER BY name LIMIT :limit;
+
+-- name: retire_shared_job
+UPDATE {prefix}jobs SET enabled = false, error = :error, version_at = {now}
+ WHERE name = :name AND source = 'api' AND executor = 'sql';
+
+-- name: delete_shared_job
+DELETE FROM {prefix}jobs WHERE name = :name AND source = 'api' AND executor = 'sql';
+
+-- name: unfinished_run
+-- A branch for each state: each walks the index of that state, never the history.
+SELECT 1 AS found FROM {prefix}runs WHERE state = 'queued' AND job = :job
+UNION ALL SELECT 1 FROM {prefix}runs WHERE state = 'running' AND job = :job
+UNION ALL SELECT 1 FROM {prefix}runs WHERE state = 'waiting' AND job = :job
+UNION ALL SELECT 1 FROM {prefix}runs WHERE state = 'held' AND job = :job
+UNION ALL SELECT 1 FROM {prefix}runs WHERE state = 'paused' AND job = :job
+ LIMIT 1;
+
+-- name: running_by_schedule
+SELECT schedule_id, count(*) AS running FROM {prefix}runs
+ WHERE state = 'running' AND schedule_id IS NOT NULL GROUP BY schedule_id;
 
 -------------------------------------------------------------------- control: what operators do
 

@@ -20,11 +20,8 @@ REPLAYED = 10_000
 
 
 class ScheduleScript(FireScript):
-    def put_schedule(self, wanted: Schedule, actor: Actor) -> Schedule:
-        """Create or edit by name. The same definition changes nothing; nothing fires the past."""
-        return self.engine.write("put_schedule", lambda tx: self._put(tx, wanted, actor))
-
     def _put(self, tx: Transaction, wanted: Schedule, actor: Actor) -> Schedule:
+        """Create or edit by name. The same definition changes nothing; nothing fires the past."""
         now = self._now(tx)
         row = tx.one("lock_schedule", name=wanted.name)
         if row is None:
@@ -146,15 +143,11 @@ class ScheduleScript(FireScript):
             schedule = replace(schedule, next_fire_at=plan.next_fire_at)
         return schedule
 
-    def drop_schedule(self, name: str, reason: str | None, actor: Actor) -> None:
-        """Remove the schedule; ledger, changes and runs stay."""
-
-        def work(tx: Transaction) -> None:
-            old = self._schedule(tx, name, "lock_schedule")
-            tx.all("drop_schedule", id=old.id)
-            record_change(tx, old, actor, "drop", reason, old, None)
-
-        self.engine.write("drop_schedule", work)
+    def _drop(self, tx: Transaction, name: str, reason: str | None, actor: Actor) -> Schedule:
+        old = self._schedule(tx, name, "lock_schedule")
+        tx.all("drop_schedule", id=old.id)
+        record_change(tx, old, actor, "drop", reason, old, None)
+        return old
 
     def _schedule(self, tx: Transaction, name: str, statement: str = "schedule_named") -> Schedule:
         row = tx.one(statement, name=name)

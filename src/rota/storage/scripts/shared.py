@@ -1,0 +1,134 @@
+"""SQL jobs that a statement made: they are in no program and in no folder, so every worker that can
+run SQL learns of them from here.
+
+Such a job belongs to the schedule of its name: both come and go in one transaction. A dropped one
+stays, retired, as long as a run of it has not ended: drop never touches runs that are made.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from rota.errors import Conflict
+from rota.model.job import RETIRED, Job
+from rota.model.limits import SHARED_JOBS
+from rota.model.schedule import Schedule
+from rota.storage import rows
+from rota.storage.engine import Row, Transaction
+from rota.storage.scripts.changes import Actor, audit
+from rota.storage.scripts.schedules import ScheduleScript
+
+log = logging.getLogger("rota.storage")
+
+# A key of `meta` that changes with these jobs: to look for news is to read one row.
+MARK = "shared_jobs"
+
+
+class SharedScript(ScheduleScript):
+    def put_schedule(
+        self, wanted: Schedule, actor: Actor, job: Job | None = None, *, new: bool = False
+    ) -> Schedule:
+        """Create or edit by name, with the SQL job of that name if one is given. `new` refuses a
+        schedule that is there."""
+
+        def work(tx: Transaction) -> Schedule:
+            if new and tx.one("lock_schedule", name=wanted.name) is not None:
+                raise Conflict(
+                    f"schedule {wanted.name!r} exists already; alter it, drop it, or create it "
+                    "IF NOT EXISTS"
+                )
+            if job is not None:
+                self._put_shared_job(tx, job, actor)
+            return self._put(tx, wanted, actor)
+
+        return self.engine.write("put_schedule", work)
+
+    def _put_shared_job(self, tx: Transaction, job: Job, actor: Actor) -> None:
+        row = tx.one("lock_job", name=job.name)
+        if row is not None and not _is_shared(row):
+            raise Conflict(
+                f"job {job.name!r} exists already, and is not of this kind ({row['source']}, "
+                f"{row['executor']}); give the schedule another name, or make it FOR JOB {job.name}"
+            )
+        others = tx.all("list_schedules", after="", job=job.name, limit=2)
+        if foreign := [one["name"] for one in others if one["name"] != job.name]:
+            raise Conflict(
+                f"job {job.name!r} is used by schedule {foreign[0]!r} too; give this schedule "
+                "another name"
+            )
+        tx.many("insert_queues", [{"name": job.queue}])
+        tx.many("put_jobs", [rows.job_row(job)])
+        before = None if row is None else row["spec"]
+        audit(tx, actor, "put_job", job.name, None, before, rows.to_json(job.spec))
+        self._tell(tx)
+
+    def drop_schedule(self, name: str, reason: str | None, actor: Actor) -> None:
+        """Remove the schedule, and a SQL job of its own; ledger, changes and runs stay."""
+
+        def work(tx: Transaction) -> None:
+            old = self._drop(tx, name, reason, actor)
+            row = tx.one("lock_job", name=old.job)
+            if row is None or not _is_shared(row) or old.job != old.name:
+                return
+            if tx.all("list_schedules", after="", job=old.job, limit=1):
+                return  # somebody else's schedule makes runs of it
+            if tx.one("unfinished_run", job=old.job) is None:
+                tx.all("delete_shared_job", name=old.job)
+            else:
+                error = f"{RETIRED}its schedule was dropped"
+                tx.all("retire_shared_job", name=old.job, error=error)
+            audit(tx, actor, "drop_job", old.job, reason, row["spec"])
+            self._tell(tx)
+
+        self.engine.write("drop_schedule", work)
+
+    def _tell(self, tx: Transaction) -> None:
+        tx.all("set_meta", key=MARK, value=uuid.uuid4().hex)
+
+    def shared_jobs(self, known: str | None) -> tuple[str, list[Job]] | None:
+        """(mark, jobs), also those that are retired; None while the mark is the known one."""
+
+        def read(tx: Transaction) -> tuple[str, list[Row]] | None:
+            mark = next((row["value"] for row in tx.all("all_meta") if row["key"] == MARK), "")
+            if mark == known:
+                return None
+            return mark, tx.all("shared_jobs", limit=SHARED_JOBS)
+
+        found = self.engine.read(read)
+        if found is None:
+            return None
+        jobs = []
+        for row in found[1]:
+            try:
+                jobs.append(rows.job(row))
+            except Exception:  # one corrupt row stops nobody else's
+                log.exception("job %s cannot be read", row["name"])
+        return found[0], jobs
+
+    def prune_shared_jobs(self, *, limit: int) -> int:
+        """Delete dropped jobs whose last run has ended."""
+
+        def find(tx: Transaction) -> list[Row]:
+            dropped = tx.all("retired_shared_jobs", limit=limit)
+            return [one for one in dropped if tx.one("unfinished_run", job=one["name"]) is None]
+
+        def work(tx: Transaction) -> int:
+            ended = find(tx)
+            for one in ended:
+                tx.all("delete_shared_job", name=one["name"])
+            if ended:
+                self._tell(tx)
+            return len(ended)
+
+        # Mostly there is nothing, and then nobody has to wait for a lock.
+        return self.engine.write("prune_shared_jobs", work) if self.engine.read(find) else 0
+
+    def running_by_schedule(self) -> dict[int, int]:
+        """How many runs of each schedule workers have now."""
+        found = self.engine.read(lambda tx: tx.all("running_by_schedule"))
+        return {row["schedule_id"]: row["running"] for row in found}
+
+
+def _is_shared(row: Row) -> bool:
+    return (row["source"], row["executor"]) == ("api", "sql")
