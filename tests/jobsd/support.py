@@ -96,8 +96,7 @@ class Served:
         self.app, self.jobs, self.time = app, jobs, Time()
         self.sql = Recorder()
         app.executor("sql", self.sql)
-        told: dict[str, Any] = {"look_seconds": PATIENCE, **options}
-        self.folder = Folder(app, monotonic=self.time, **told)
+        self.folder = Folder(app, monotonic=self.time, **options)
         app._folder = self.folder
 
     def load(self) -> Served:

@@ -1,0 +1,80 @@
+"""The options of CREATE and ALTER SCHEDULE: those of a schedule, of its retries, and, where it has
+SQL of its own, of the job that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from rota.errors import Invalid
+from rota.model.duration import parse_duration
+from rota.model.options import RETRY_OPTIONS, SCHEDULE_OPTIONS
+from rota.model.policies import ON_ERROR, OVERLAP, choose
+
+# The other spelling of two policies.
+ALIASES: Final = {"on_previous_running": "overlap", "on_execution_failure": "on_error"}
+JOB_OPTIONS: Final = ("timeout", "step_timeout", "queue", "description", "run_as", "restart")
+# Each part of a retry policy is an option of its own.
+OPTIONS: Final = frozenset(SCHEDULE_OPTIONS - {"retry"}) | frozenset(RETRY_OPTIONS)
+ON_PREVIOUS_RUNNING: Final = {"allow": "START", "skip": "SKIP", "wait": "WAIT", "queue": "QUEUE"}
+ON_EXECUTION_FAILURE: Final = {"next": "RESCHEDULE", "retry": "RETRY", "pause": "PAUSE"}
+
+
+def check_option(name: str, place: str, *, with_body: bool) -> str:
+    """The option's own name, by either spelling."""
+    name = ALIASES.get(name, name)
+    if name in OPTIONS or (with_body and name in JOB_OPTIONS):
+        return name
+    if name in JOB_OPTIONS:
+        raise Invalid(
+            f"option {name!r} at {place} belongs to the job; set it where that is defined"
+        )
+    known = [*OPTIONS, *ALIASES, *(JOB_OPTIONS if with_body else ())]
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"use {', '.join(sorted(known))}"
+    raise Invalid(f"option {name!r} at {place} is unknown; {hint}")
+
+
+def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the schedule itself, checked as far as their spelling differs from elsewhere."""
+    told = {name: value for name, value in options.items() if name in SCHEDULE_OPTIONS}
+    for name, allowed in (("overlap", OVERLAP), ("on_error", ON_ERROR)):
+        if told.get(name) is not None:
+            told[name] = choose(told[name], allowed, name)
+    if told.get("args") is not None:
+        from rota.sql.parser import json_object
+
+        told["args"] = json_object(str(told["args"]), "args")
+    if "enabled" in told and not isinstance(told["enabled"], bool):
+        raise Invalid(f"enabled {told['enabled']!r} must be TRUE or FALSE")
+    return told
+
+
+def retry_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in RETRY_OPTIONS}
+
+
+def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in JOB_OPTIONS}
+
+
+def sql_spec(
+    spec: Mapping[str, Any], text: str | None, target: str | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The body of a SQL job: what it was, with what is told."""
+    made = dict(spec)
+    if text is not None:
+        if not text.strip():
+            raise Invalid("there is no SQL between AS $$ and $$")
+        made["text"] = text
+    if target is not None:
+        made["target"] = target
+    for name in ("step_timeout", "run_as", "restart"):
+        if name in options:
+            made[name] = options[name]
+    if made.get("step_timeout") is not None:
+        parse_duration(made["step_timeout"], "step_timeout")
+    if not isinstance(made.get("restart", False), bool):
+        raise Invalid(f"restart {made['restart']!r} must be TRUE or FALSE")
+    return made

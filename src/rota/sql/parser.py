@@ -1,0 +1,299 @@
+"""The grammar: one function for each first word. A statement that is wrong is refused by what was
+expected, what stands there, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rota.errors import Invalid
+from rota.model.limits import PAGE, SQL_FILE_BYTES, STATEMENT_LENGTH, STATEMENTS, check_whole
+from rota.sql.options import check_option
+from rota.sql.reader import TEXT, Reader
+from rota.sql.statements import (
+    BEGINNINGS,
+    AlterSchedule,
+    Body,
+    ChangeRuns,
+    ChangeSchedules,
+    CreateSchedule,
+    Dispatch,
+    ExecuteSchedule,
+    Explain,
+    RunJob,
+    Select,
+    ShowCreate,
+    ShowJobs,
+    ShowRuns,
+    ShowSchedule,
+    ShowSchedules,
+    Statement,
+    Timing,
+)
+
+COUNT = 5  # times that EXPLAIN tells unless asked for more
+_TIMINGS = {"RECURRING": "cron", "EVERY": "every", "AT": "at"}
+_EXAMPLES = {"RECURRING": "a cron expression", "EVERY": "a duration", "AT": "an instant"}
+
+
+def parse(text: str, dialect: str) -> list[Statement]:
+    """All statements of a text. Queries are in `dialect`."""
+    if len(text) > SQL_FILE_BYTES:
+        raise Invalid(f"{len(text):,} characters of statements; the limit is {SQL_FILE_BYTES:,}")
+    reader = Reader(text, dialect)
+    found: list[Statement] = []
+    while True:
+        while reader.accept_symbol(";"):
+            pass
+        reader.begin()
+        if reader.is_over():
+            return found
+        if len(found) == STATEMENTS:
+            raise Invalid(f"more than {STATEMENTS:,} statements in one text; divide it")
+        start = reader.peek().start
+        statement = _statement(reader)
+        if reader.position - start > STATEMENT_LENGTH:
+            raise Invalid(
+                f"the statement at {reader.place(start)} has {reader.position - start:,} "
+                f"characters; the limit is {STATEMENT_LENGTH:,}"
+            )
+        if not reader.is_over():
+            reader.fail("the end of the statement")
+        found.append(statement)
+
+
+def parse_one(text: str, dialect: str) -> Statement:
+    """The only statement of a text."""
+    found = parse(text, dialect)
+    if len(found) != 1:
+        raise Invalid(f"one statement is expected here, not {len(found) or 'none'}")
+    return found[0]
+
+
+def _statement(reader: Reader) -> Statement:
+    if reader.at("SELECT", "WITH", "VALUES"):
+        return Select(sql=reader.query(closed=False))
+    verb = reader.expect(*BEGINNINGS)
+    return _VERBS[verb](reader)
+
+
+def _show(reader: Reader) -> Statement:
+    status = reader.accept("RUNNING", "PAUSED")
+    if status is not None:
+        reader.expect("SCHEDULES")
+        return ShowSchedules(status=status)
+    match reader.expect("SCHEDULES", "SCHEDULE", "JOBS", "RUNS", "CREATE", "RUNNING", "PAUSED"):
+        case "SCHEDULES":
+            return ShowSchedules()
+        case "SCHEDULE":
+            return ShowSchedule(schedule=reader.name("schedule"))
+        case "CREATE":
+            reader.expect("SCHEDULE")
+            return ShowCreate(schedule=reader.name("schedule"))
+        case "RUNS":
+            if reader.accept("FOR") is None:
+                return ShowRuns()
+            reader.expect("JOB")
+            return ShowRuns(job=reader.name("job"))
+        case _:
+            if reader.accept("FOR") is None:
+                return ShowJobs()
+            reader.expect("SCHEDULE")
+            return ShowRuns(schedule=reader.name("schedule"))
+
+
+def _create(reader: Reader) -> Statement:
+    reader.expect("SCHEDULE")
+    if_not_exists = False
+    if reader.at("IF"):
+        reader.take()
+        reader.expect("NOT")
+        reader.expect("EXISTS")
+        if_not_exists = True
+    name = reader.name("schedule")
+    job, body = None, None
+    if reader.expect("FOR", "AS") == "FOR":
+        reader.expect("JOB")
+        job = reader.name("job")
+    else:
+        text = _body(reader)
+        target = reader.name("target") if reader.accept("ON") else None
+        body = Body(text=text, target=target)
+    timing = _timing(reader, reader.expect(*_TIMINGS))
+    options = {}
+    if reader.accept("WITH"):
+        reader.expect("SCHEDULE")
+        reader.expect("OPTIONS")
+        options = _options(reader, with_body=body is not None)
+    return CreateSchedule(
+        name=name, if_not_exists=if_not_exists, job=job, body=body, timing=timing, options=options
+    )
+
+
+def _body(reader: Reader) -> str:
+    if reader.peek().kind != TEXT:
+        reader.fail("SQL in $$ … $$")
+    return reader.take().value.strip()
+
+
+def _timing(reader: Reader, word: str) -> Timing:
+    return Timing(kind=_TIMINGS[word], expr=reader.literal(_EXAMPLES[word]))
+
+
+def _options(reader: Reader, *, with_body: bool) -> dict[str, Any]:
+    """name = value, …; in parentheses or not."""
+    options: dict[str, Any] = {}
+    closed = reader.accept_symbol("(")
+    while True:
+        _option(reader, options, with_body=with_body)
+        if not reader.accept_symbol(","):
+            break
+    if closed:
+        reader.expect_symbol(")")
+    return options
+
+
+def _option(reader: Reader, options: dict[str, Any], *, with_body: bool) -> None:
+    place = reader.place(reader.peek().start)
+    name = reader.name("option").lower()
+    name = check_option(name, place, with_body=with_body)
+    if name in options:
+        raise Invalid(f"option {name!r} is given twice, again at {place}")
+    reader.expect_symbol("=")
+    options[name] = reader.value(bare=True)
+
+
+def _alter(reader: Reader) -> Statement:
+    reader.expect("SCHEDULE")
+    name = reader.name("schedule")
+    reader.expect("SET")
+    timing, job, text, target = None, None, None, None
+    options: dict[str, Any] = {}
+    while True:
+        if word := reader.accept(*_TIMINGS):
+            timing = _timing(reader, word)
+        elif reader.accept("FOR"):
+            reader.expect("JOB")
+            job = reader.name("job")
+        elif reader.accept("AS"):
+            text = _body(reader)
+        elif reader.accept("ON"):
+            target = reader.name("target")
+        else:
+            # Whether its job is SQL of its own is known when it is looked up.
+            _option(reader, options, with_body=True)
+        if not reader.accept_symbol(","):
+            break
+    body = None if text is None and target is None else Body(text=text, target=target)
+    if job is not None and body is not None:
+        raise Invalid("a schedule is FOR a JOB or has SQL of its own; set one of them")
+    return AlterSchedule(schedule=name, timing=timing, job=job, body=body, options=options)
+
+
+def _change(verb: str, *words: str) -> Callable[[Reader], Statement]:
+    def parse_change(reader: Reader) -> Statement:
+        match reader.expect(*words):
+            case "DISPATCH":
+                return Dispatch(on=verb == "RESUME", reason=_reason(reader))
+            case "JOBS":
+                reader.expect("FOR")
+                if reader.expect("SCHEDULE", "SCHEDULES") == "SCHEDULES":
+                    return ChangeRuns(verb=verb, query=_query(reader), reason=_reason(reader))
+                name = reader.name("schedule")
+                return ChangeRuns(verb=verb, schedule=name, reason=_reason(reader))
+            case "SCHEDULES":
+                return ChangeSchedules(verb=verb, query=_query(reader), reason=_reason(reader))
+            case _:
+                if_exists = False
+                if verb == "DROP" and reader.accept("IF"):
+                    reader.expect("EXISTS")
+                    if_exists = True
+                name = reader.name("schedule")
+                return ChangeSchedules(
+                    verb=verb, schedule=name, if_exists=if_exists, reason=_reason(reader)
+                )
+
+    return parse_change
+
+
+def _query(reader: Reader) -> str:
+    """In parentheses; without them it goes on to the end, and no reason can follow."""
+    if reader.at("SELECT", "WITH", "VALUES"):
+        return reader.query(closed=False)
+    reader.expect_symbol("(")
+    if not reader.at("SELECT", "WITH", "VALUES"):
+        reader.fail("SELECT", ("SELECT",))
+    query = reader.query(closed=True)
+    reader.expect_symbol(")")
+    return query
+
+
+def _reason(reader: Reader) -> str | None:
+    if reader.is_over():
+        return None
+    reader.expect("REASON", or_else="the end of the statement")
+    return reader.literal("a reason")
+
+
+def _execute(reader: Reader) -> Statement:
+    reader.expect("SCHEDULE")
+    return ExecuteSchedule(schedule=reader.name("schedule"))
+
+
+def _run(reader: Reader) -> Statement:
+    reader.expect("JOB")
+    name, args = reader.name("job"), {}
+    if reader.accept("WITH"):
+        args = _arguments(reader)
+    return RunJob(job=name, args=args)
+
+
+def _arguments(reader: Reader) -> dict[str, Any]:
+    """(name = value, …), or a JSON object as text."""
+    if reader.peek().kind == TEXT:
+        return json_object(reader.take().value, "WITH")
+    args: dict[str, Any] = {}
+    reader.expect_symbol("(")
+    while not args or reader.accept_symbol(","):
+        place, name = reader.place(reader.peek().start), reader.name("argument")
+        if name in args:
+            raise Invalid(f"argument {name!r} is given twice, again at {place}")
+        reader.expect_symbol("=")
+        args[name] = reader.value(bare=False)
+    reader.expect_symbol(")")
+    return args
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    try:
+        told = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as fault:
+        raise Invalid(f"{what} is not JSON: {fault}") from None
+    if not isinstance(told, dict):
+        raise Invalid(f'{what} must be a JSON object, such as \'{{"to": "a@example.org"}}\'')
+    return told
+
+
+def _explain(reader: Reader) -> Statement:
+    reader.expect("SCHEDULE")
+    name, count = reader.name("schedule"), COUNT
+    if not reader.is_over():
+        reader.expect("COUNT", or_else="the end of the statement")
+        count = check_whole(reader.value(bare=True), "COUNT", 1, PAGE)
+    return Explain(schedule=name, count=count)
+
+
+_VERBS: dict[str, Callable[[Reader], Statement]] = {
+    "SHOW": _show,
+    "CREATE": _create,
+    "ALTER": _alter,
+    "PAUSE": _change("PAUSE", "SCHEDULE", "SCHEDULES", "JOBS", "DISPATCH"),
+    "RESUME": _change("RESUME", "SCHEDULE", "SCHEDULES", "JOBS", "DISPATCH"),
+    "DROP": _change("DROP", "SCHEDULE", "SCHEDULES"),
+    "CANCEL": _change("CANCEL", "JOBS"),
+    "EXECUTE": _execute,
+    "RUN": _run,
+    "EXPLAIN": _explain,
+}

@@ -1,0 +1,168 @@
+"""The statements, as they were understood. What they do is in `execute`.
+
+`role` is what somebody needs to be allowed to give one: to look, to operate, or to say which SQL
+runs as whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+VIEWER, OPERATOR, ADMIN = "viewer", "operator", "admin"
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    @property
+    def role(self) -> str:
+        return VIEWER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Statement):
+    """A query over the views, in the words of the database."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSchedules(Statement):
+    """`status`: RUNNING (those that are not paused), PAUSED or None for all."""
+
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSchedule(Statement):
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreate(Statement):
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowJobs(Statement):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowRuns(Statement):
+    """The runs of a job, of a schedule, or all."""
+
+    job: str | None = None
+    schedule: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain(Statement):
+    schedule: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Statement):
+    @property
+    def role(self) -> str:
+        return OPERATOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """`kind` is cron, every or at."""
+
+    kind: str
+    expr: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """SQL of its own, for a named target or the default one."""
+
+    text: str | None = None
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSchedule(Operation):
+    """Of a job that there is, or of SQL that becomes one."""
+
+    name: str
+    timing: Timing
+    job: str | None = None
+    body: Body | None = None
+    if_not_exists: bool = False
+    options: Options = field(default_factory=dict)
+
+    @property
+    def role(self) -> str:
+        return OPERATOR if self.body is None else ADMIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSchedule(Operation):
+    """What is None stays as it is; an option that is None goes back to its default."""
+
+    schedule: str
+    timing: Timing | None = None
+    job: str | None = None
+    body: Body | None = None
+    options: Options = field(default_factory=dict)
+
+    @property
+    def role(self) -> str:
+        return OPERATOR if self.body is None else ADMIN
+
+
+PAUSE, RESUME, DROP, CANCEL = "PAUSE", "RESUME", "DROP", "CANCEL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSchedules(Operation):
+    """PAUSE, RESUME or DROP: one schedule, or those that a query finds."""
+
+    verb: str
+    schedule: str | None = None
+    query: str | None = None
+    reason: str | None = None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRuns(Operation):
+    """PAUSE, RESUME or CANCEL the runs of a schedule, or of those that a query finds."""
+
+    verb: str
+    schedule: str | None = None
+    query: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteSchedule(Operation):
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunJob(Operation):
+    job: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch(Operation):
+    """Claims of all processes, on or off."""
+
+    on: bool
+    reason: str | None = None
+
+
+# What a statement can begin with.
+BEGINNINGS: Final = (
+    "SHOW", "CREATE", "ALTER", "PAUSE", "RESUME", "DROP", "CANCEL", "EXECUTE", "RUN", "EXPLAIN",
+    "SELECT", "WITH", "VALUES",
+)  # fmt: skip
