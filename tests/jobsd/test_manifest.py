@@ -43,7 +43,7 @@ def test_the_seeds_own_manifest_works_unchanged(served: Served) -> None:
 
 
 def test_every_option_is_taken(served: Served) -> None:
-    named = {"warehouse": "duckdb:///w.duckdb"}
+    named = {"warehouse": "postgresql://nobody@localhost/w"}
     served.app.settings = replace(served.app.settings, targets=named)
     schedule = load(
         served,
@@ -161,6 +161,10 @@ def test_keys_of_another_executor_are_its_own(served: Served) -> None:
         ('every = "1h"\nevery = "2h"', "job.toml:2: is not valid TOML"),
         ('timezone = "Mars/Base"\nschedule = "0 3 * * *"', "job.toml:1: timezone 'Mars/Base'"),
         ('every = "1h"\nends_at = "2020-01-01T00:00:00Z"', "has no occurrence from now on"),
+        ('every = "1h"\nrun_as = "bob"', "job.toml:2: run_as 'bob' needs a PostgreSQL target"),
+        ('every = "1h"\n[params]\nday = 1\nDAY = 2', "'day' and 'DAY' are one variable, ${DAY}"),
+        ('every = "1h"\n[params]\n"a b" = 1', "params: 'a b' cannot be a variable"),
+        ('every = "1h"\n[params]\nrota_run_id = 1', "'rota_run_id' cannot be a variable"),
         ("x = " + "[" * 500 + "]" * 500, "nested too deeply"),
         ("# " + "x" * 70_000, "job.toml: has 70,002 bytes; the limit is 65,536"),
     ],

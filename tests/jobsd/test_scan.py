@@ -104,6 +104,20 @@ def folder_link_out(jobs: Jobs) -> None:
     (jobs.root / "bad").symlink_to(outside.root / "x")
 
 
+def link_back(jobs: Jobs) -> None:
+    (jobs.root / "bad").symlink_to(".")
+
+
+def link_back_by_another(jobs: Jobs) -> None:
+    for here, there in (("a", "b"), ("b", "a")):
+        (jobs.root / here).mkdir(exist_ok=True)
+        (jobs.root / here / "bad").symlink_to(f"../{there}")
+
+
+def nul(jobs: Jobs) -> None:
+    (jobs.sql("bad") / "02.sql").write_bytes(b"SELECT 1;\nSELECT '\0'")
+
+
 def broken_link(jobs: Jobs) -> None:
     (jobs.sql("bad") / "02.sql").symlink_to("nothing.sql")
 
@@ -170,6 +184,8 @@ def python_link_out(jobs: Jobs) -> None:
         (huge, "jobs.d/bad/02.sql: has 104,857,600 bytes; the limit is 8,388,608"),
         (link_out, "jobs.d/bad/02.sql: is a link out of its folder; copy"),
         (folder_link_out, "jobs.d/bad: is a link out of the folder of jobs; copy"),
+        (link_back, "jobs.d/bad: is a link to a folder that it lies in; remove it"),
+        (nul, "jobs.d/bad/02.sql: holds a NUL character (line 2); save it as text"),
         (broken_link, "jobs.d/bad/02.sql: cannot be read: No such file"),
         (pipe, "jobs.d/bad/02.sql: is not a regular file; replace it"),
         (manifest_pipe, "jobs.d/bad/job.toml: is not a regular file; replace it"),
@@ -194,6 +210,14 @@ def test_one_broken_thing_harms_no_other(
     assert served.names() == ["fine", "good"]
     assert told in served.error("bad"), served.error("bad")
     assert served.schedule("good").enabled
+
+
+def test_links_to_each_other_are_not_followed_for_ever(served: Served, jobs: Jobs) -> None:
+    jobs.sql("b/good")
+    link_back_by_another(jobs)
+    served.load()
+    assert served.names() == ["a/bad/good", "b/good"]
+    assert "is a link to a folder that it lies in" in served.error("a/bad/bad")
 
 
 def test_a_folder_too_deep_is_said(served: Served, jobs: Jobs) -> None:

@@ -89,12 +89,15 @@ def test_what_cannot_run_is_an_error(cli: Cli) -> None:
     warehouse()
     job("own", **{"01": "SELECT 1;\nCOMMIT;"})
     job("quote", **{"01": "SELECT 'open"})
+    job("hidden", **{"01": "SELECT '${ROTA_DATABASE:-x}'"})
     job("target", GOOD + 'target = "nowhere"')
     job("fine", **{"01": "-- rota: autonomous\nBEGIN; COMMIT;"})
     answer = cli("check")
     assert answer.code == 1
     assert "jobs.d/own/01.sql:2: error: begins or ends a transaction" in answer.out
-    assert "jobs.d/quote/01.sql: error: " in answer.out
+    assert "jobs.d/quote/01.sql:1: error: " in answer.out
+    told = "jobs.d/hidden/01.sql:1: error: ROTA_DATABASE cannot be read in SQL; only ROTA_JOB_NAME"
+    assert told in answer.out
     assert "jobs.d/target/job.toml:3: error: target 'nowhere' is unknown" in answer.out
     assert "jobs.d/fine" not in answer.out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -18,11 +19,12 @@ from rota.jobsd.read import decode, read_bytes
 from rota.jobsd.scan import survey
 from rota.jobsd.scripts import INIT, START, scripts_in
 from rota.model.definition import Definition
-from rota.model.interpolate import INJECTED, uses
+from rota.model.interpolate import INJECTED, missing_message, readable, uses, variable_of
 from rota.model.limits import SQL_FILE_BYTES
 from rota.model.sql_script import is_autonomous, own_transaction
 
 COMING = 5
+_AT_LINE = re.compile(r"line (\d+): (.*)", re.S)
 LONG_SQL = (
     "runs on the SQLite store, where nobody else can write while a statement runs; long SQL "
     "belongs on another target"
@@ -102,7 +104,7 @@ def _of_scripts(
     target = app.targets.find(spec.get("target"))
     if target.is_store and target.kind == "sqlite":
         yield Finding(kind="warning", place=one.place, message=LONG_SQL, job=one.name)
-    known = {**environment, **{name.upper(): "" for name in spec.get("params", {})}}
+    known = {**environment, **{variable_of(name): "" for name in spec.get("params", {})}}
     for name in spec["files"]:
         place = f"{root.name}/{one.name}/{name}"
         for found in _of_script(Path(spec["folder"]) / name, place, target.kind, known):
@@ -118,14 +120,20 @@ def _of_script(
         text = decode(content)
         seen: set[str] = set()
         for use in uses(text, dialect):
-            unset = use.default is None and use.name not in {*environment, *INJECTED}
-            if unset and use.name not in seen:
+            if use.name in seen:
+                continue
+            if not readable(use.name):
+                told = missing_message([use.name])
+                yield Finding(kind="error", place=place, line=use.line, message=told)
+            elif use.default is None and use.name not in {*environment, *INJECTED}:
                 told = f"variable {use.name} is not set; set it, or write ${{{use.name}:-default}}"
                 yield Finding(kind="missing", place=place, line=use.line, message=told)
             seen.add(use.name)
         line = None if is_autonomous(text) else own_transaction(text, dialect)
     except Invalid as fault:
-        yield Finding(kind="error", place=place, message=str(fault))
+        at = _AT_LINE.match(str(fault))
+        line, told = (int(at[1]), at[2]) if at else (None, str(fault))
+        yield Finding(kind="error", place=place, line=line, message=told)
         return
     if line is not None:
         told = (

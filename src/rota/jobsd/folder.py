@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.app import Rota
-from rota.errors import Conflict, RotaError
+from rota.errors import Conflict, Invalid, RotaError
 from rota.flow.loop import Loop
 from rota.jobsd.load import Loader
 from rota.jobsd.manifest import Surroundings
@@ -319,8 +319,14 @@ class Folder:
 def check_job(app: Rota, job: Job) -> None:
     """Refuse a job that this process could not run."""
     app.executors.get(job.executor).check(job)
-    if job.executor in ("sql", "python") and "target" in job.spec:
-        app.targets.find(job.spec["target"])
+    if job.executor not in ("sql", "python") or not {"target", "run_as"} & set(job.spec):
+        return
+    target = app.targets.find(job.spec.get("target"))
+    if "run_as" in job.spec and target.kind != "postgres":
+        raise Invalid(
+            f"run_as {job.spec['run_as']!r} needs a PostgreSQL target, and {target.name!r} is none; "
+            "remove it"
+        )
 
 
 def broken(one: Definition, error: str) -> Definition:

@@ -16,6 +16,7 @@ from typing import Any
 from rota.errors import Invalid
 from rota.model.definition import Definition
 from rota.model.duration import format_duration, parse_duration
+from rota.model.interpolate import RESERVED, VARIABLE_NAME, variable_of
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import KEY_LENGTH, REASON_LENGTH, TAGS, check_key, check_name, check_payload
 from rota.model.options import (
@@ -79,6 +80,8 @@ def define(
     executor = _executor(told, kind)
     own = _refuse_unknown(told, kind, executor)
     params = _params(told)
+    if executor == "sql":
+        _refuse_hidden(params)
     made = Job(
         name=name,
         executor=executor,
@@ -166,6 +169,22 @@ def _params(told: Mapping[str, Any]) -> dict[str, Any]:
     plain = {key: _json(value) for key, value in params.items()}
     check_payload(plain, "params")
     return plain
+
+
+def _refuse_hidden(params: Mapping[str, Any]) -> None:
+    """A value that no script could ask for, or that another one hides."""
+    taken: dict[str, str] = {}
+    for name in params:
+        variable = variable_of(name)
+        if not VARIABLE_NAME.fullmatch(variable) or variable.startswith(RESERVED):
+            raise Invalid(
+                f"params: {name!r} cannot be a variable; use letters, digits and _, not beginning "
+                f"with a digit or {RESERVED}"
+            )
+        if variable in taken:
+            both = f"{taken[variable]!r} and {name!r}"
+            raise Invalid(f"params: {both} are one variable, ${{{variable}}}; rename one of them")
+        taken[variable] = name
 
 
 def _signature(params: Mapping[str, Any]) -> Signature:

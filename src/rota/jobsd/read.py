@@ -33,6 +33,9 @@ def read_bytes(path: Path, *, within: Path, limit: int) -> bytes:
 
 
 def decode(content: bytes) -> str:
+    if (nul := content.find(0)) >= 0:
+        line = content.count(b"\n", 0, nul) + 1
+        raise Invalid(f"holds a NUL character (line {line}); save it as text in UTF-8")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as fault:

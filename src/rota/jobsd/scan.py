@@ -126,8 +126,17 @@ def _descend(found: Survey, folder: Path, name: str, depth: int) -> None:
         _add_bad(found, folder, name, f"lies deeper than {FOLDER_DEPTH} folders; move it up")
     elif folder.is_symlink() and not is_inside(folder, found.root):
         _add_bad(found, folder, name, "is a link out of the folder of jobs; copy it into it")
+    elif folder.is_symlink() and _leads_back(folder, found.root):
+        # What is in it would be many jobs, one within the other.
+        _add_bad(found, folder, name, "is a link to a folder that it lies in; remove it")
     else:
         _look(found, folder, name, depth)
+
+
+def _leads_back(link: Path, root: Path) -> bool:
+    """True if the way to the link has been through what it leads to."""
+    way = [root, *(one for one in link.parents if one.is_relative_to(root))]
+    return any(is_inside(one, link) for one in way)
 
 
 def _add_bad(

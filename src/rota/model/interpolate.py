@@ -25,6 +25,8 @@ from rota.model.sql_quotes import dollar_parts, escape, misplaced, unfit
 RESERVED: Final = "ROTA_"
 INJECTED: Final = ("ROTA_JOB_NAME", "ROTA_RUN_ID", "ROTA_ATTEMPT", "ROTA_SCHEDULED_AT")
 
+VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
+
 _TAG: Final = re.compile(r"\$\w*\$")
 _PIECE: Final = re.compile(f"({VARIABLE})|{LITERAL}")
 
@@ -42,6 +44,11 @@ class Use:
 def readable(name: str) -> bool:
     """Rota's own settings may hold secrets and are not for SQL; what it injects is."""
     return not name.startswith(RESERVED) or name in INJECTED
+
+
+def variable_of(name: str) -> str:
+    """How a script asks for an argument of that name."""
+    return name.upper().replace("-", "_")
 
 
 def uses(text: str, dialect: str) -> tuple[Use, ...]:

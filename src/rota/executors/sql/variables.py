@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from rota.executors.context import Context
+from rota.model.interpolate import variable_of
 
 
 def values_of(context: Context) -> dict[str, str]:
@@ -15,7 +16,7 @@ def values_of(context: Context) -> dict[str, str]:
     values = dict(os.environ)
     for name, value in {**context.definition.spec.get("params", {}), **context.args}.items():
         if value is not None:
-            values[name.upper().replace("-", "_")] = _text(value)
+            values[variable_of(name)] = _text(value)
     values |= {
         "ROTA_JOB_NAME": context.job,
         "ROTA_RUN_ID": context.run_id,
