@@ -324,8 +324,8 @@ def check_job(app: Rota, job: Job) -> None:
     target = app.targets.find(job.spec.get("target"))
     if "run_as" in job.spec and target.kind != "postgres":
         raise Invalid(
-            f"run_as {job.spec['run_as']!r} needs a PostgreSQL target, and {target.name!r} is none; "
-            "remove it"
+            f"run_as {job.spec['run_as']!r} needs a PostgreSQL target, and {target.name!r} is "
+            "none; remove it"
         )
 
 
