@@ -191,3 +191,28 @@ def test_a_forked_process_uses_connections_of_its_own(tmp_path: Path) -> None:
     check = sqlite3.connect(tmp_path / "rota.db")
     assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     check.close()
+
+
+def test_a_handler_that_changes_the_folder_does_not_take_the_store_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, away = tmp_path / "home", tmp_path / "away"
+    home.mkdir()
+    away.mkdir()
+    monkeypatch.chdir(home)
+    app = rota.Rota("sqlite:///rota.db")
+
+    @app.job()
+    def wander() -> None:
+        os.chdir(away)
+
+    app.load()
+    app.start()
+    try:
+        for _ in range(2):
+            wait_for(app, wander.enqueue().id, "succeeded")
+        app.storage.engine._readers.clear()  # the next ones are opened from there
+        assert len(app.runs("wander")) == 2
+    finally:
+        app.stop()
+    assert list(away.iterdir()) == []

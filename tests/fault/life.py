@@ -174,7 +174,11 @@ class Life:
             lease=LEASE_SECONDS,
             max_lost=MAX_LOST,
         )
-        return [str(one) for one in check(history)]
+        # Whoever was refused asks again or gives back: no lease has to run out for that.
+        lost = [
+            f"run {run_id} lost an attempt" for run_id, row in history.runs.items() if row["lost"]
+        ]
+        return [str(one) for one in check(history)] + lost
 
     def _make_app(self, store: Any) -> rota.Rota:
         app = rota.Rota(

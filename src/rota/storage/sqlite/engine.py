@@ -69,6 +69,8 @@ class SqliteEngine:
         self.path, self.schema, self.synchronous = path, schema, synchronous
         self.url = f"sqlite:///{path}"
         self.in_memory = path == ":memory:"
+        # A handler may change the folder of this process; the store stays where it was.
+        self._file = path if self.in_memory else os.path.abspath(path)
         self.clock: Clock = clock or system_clock
         self.probe = probe
         self.prefix = f"_{schema}_"
@@ -299,7 +301,7 @@ class SqliteEngine:
     def _open(self, *, writing: bool) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
-                self.path,
+                self._file,
                 timeout=BUSY_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
@@ -383,7 +385,7 @@ class SqliteEngine:
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         if self.in_memory:
             return lambda: None
-        watch = FileWatch(self.path, lambda: self._open(writing=False), self._foreign_commits)
+        watch = FileWatch(self._file, lambda: self._open(writing=False), self._foreign_commits)
         watch.start(wake)
         return watch.stop
 
