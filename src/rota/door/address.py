@@ -14,12 +14,14 @@ import socket
 import stat
 import struct
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
 # Linux takes 107 bytes, others fewer.
 LONGEST_PATH = 100
-BACKLOG = 128
+BACKLOG = 256  # commands that may wait to be let in
+QUEUE_LOOK_SECONDS = 0.01
 
 _FOLDER, _SOCKET = "rota-door-", "socket"
 
@@ -78,19 +80,24 @@ class Listening:
 
 def connect(place: Path, seconds: float) -> socket.socket | None:
     """None where nobody listens. PermissionError where somebody does, and it is not for us."""
+    until = time.monotonic() + seconds
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made.settimeout(seconds)
     try:
-        made.connect(_short(place) or os.readlink(place))
-        return made
-    except OSError as fault:
-        made.close()
-        if isinstance(fault, PermissionError):
-            raise
-        return None  # nothing there, no socket, nobody behind it, or one who does not take us
-    except BaseException:
+        while True:
+            try:
+                made.connect(_short(place) or os.readlink(place))
+                return made
+            except BlockingIOError:  # as many as may wait do; a timeout makes it say so at once
+                if time.monotonic() > until:
+                    raise
+            time.sleep(QUEUE_LOOK_SECONDS)
+    except PermissionError:
         made.close()
         raise
+    except OSError:
+        made.close()
+        return None  # nothing there, no socket, nobody behind it, or one who takes nobody
 
 
 def clear(place: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from rota.app import Rota
 from rota.door import messages
-from rota.door.address import Listening, door_of, peer
+from rota.door.address import BACKLOG, Listening, door_of, peer
 from rota.door.client import knock
 from rota.door.messages import HELLO
 from rota.duckdb_instances import MEMORY, path_from_url
@@ -103,7 +103,10 @@ class Door:
         self._clients: set[asyncio.Task[Any]] = set()
         self._asking: set[asyncio.Task[Any]] = set()
         server = await asyncio.start_unix_server(
-            self._client, sock=self._listening.socket, limit=messages.REQUEST_BYTES
+            self._client,
+            sock=self._listening.socket,
+            limit=messages.REQUEST_BYTES,
+            backlog=BACKLOG,
         )
         await self._stopping.wait()
         server.close()
