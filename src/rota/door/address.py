@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import socket
 import stat
 import struct
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -60,7 +58,9 @@ class Listening:
             self.socket.bind(path)
             os.chmod(path, 0o600)
             return
-        self._folder = tempfile.mkdtemp(prefix=_FOLDER)
+        from tempfile import mkdtemp  # rarely needed, and commands shall be quick
+
+        self._folder = mkdtemp(prefix=_FOLDER)
         path = os.path.join(self._folder, _SOCKET)
         self.socket.bind(path)
         os.chmod(path, 0o600)
@@ -75,7 +75,10 @@ class Listening:
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            with suppress(OSError):
+                os.unlink(os.path.join(self._folder, _SOCKET))
+            with suppress(OSError):
+                os.rmdir(self._folder)
 
 
 def connect(place: Path, seconds: float) -> socket.socket | None:

@@ -146,10 +146,10 @@ def remote_control(place: Path, actor: Actor) -> RemoteControl | None:
 
 
 def _asking(call: str) -> Callable[..., Any]:
-    signature = inspect.signature(getattr(Control, call))
+    method = getattr(Control, call)
 
     def ask(self: RemoteControl, *args: Any, **options: Any) -> Any:
-        told = dict(signature.bind(self, *args, **options).arguments)
+        told = dict(inspect.signature(method).bind(self, *args, **options).arguments)
         del told["self"]
         return self.line.ask(call, told, self.actor)
 
