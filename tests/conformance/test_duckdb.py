@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -50,6 +51,31 @@ SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working
 @pytest.fixture
 def place(duckdb_place: DuckdbPlace) -> DuckdbPlace:
     return duckdb_place
+
+
+def test_who_waits_long_is_not_forgotten_when_others_come(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = store.engine
+    assert isinstance(engine, DuckdbEngine)
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    arrived, opened = threading.Semaphore(0), threading.Event()
+
+    def acquire() -> None:
+        arrived.release()
+        opened.wait(SOON_SECONDS)
+
+    door = SimpleNamespace(acquire=acquire, release=lambda: None)
+    with monkeypatch.context() as patch, ThreadPoolExecutor(2) as threads:
+        patch.setattr("rota.storage.duckdb.engine.time", clock)
+        patch.setattr(engine.instance, "write_lock", door)
+        for instant in (0.0, 10.0):
+            clock.monotonic = lambda instant=instant: instant
+            threads.submit(engine._turn().__enter__)
+            assert arrived.acquire(timeout=SOON_SECONDS)
+        blocked = engine.blocked_within(0.0)
+        opened.set()
+    assert blocked
 
 
 # Old snapshots

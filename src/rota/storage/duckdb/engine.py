@@ -8,6 +8,7 @@ the one before it committed. Readers go on beside it, each on a cursor of its ow
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
 from collections import deque
@@ -66,7 +67,7 @@ class DuckdbEngine:
         self._closed = False
         self._readers: deque[duckdb.DuckDBPyConnection] = deque()
         self._wakes: list[Callable[[], None]] = []
-        self._waits_since: float | None = None
+        self._waits_since: dict[int, float] = {}  # of each thread that waits for its turn
         self._blocked_at = float("-inf")
         self.instance = open_instance(path)
         try:
@@ -168,11 +169,12 @@ class DuckdbEngine:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """The one write lock there is; remembers when that took long."""
-        self._waits_since = began = time.monotonic()
+        thread, began = threading.get_ident(), time.monotonic()
+        self._waits_since[thread] = began
         try:
             self.instance.write_lock.acquire()
         finally:
-            self._waits_since = None
+            self._waits_since.pop(thread, None)
             if time.monotonic() - began > LONG_WAIT_SECONDS:
                 self._blocked_at = time.monotonic()
         try:
@@ -181,9 +183,9 @@ class DuckdbEngine:
             self.instance.write_lock.release()
 
     def blocked_within(self, seconds: float) -> bool:
-        now, since = time.monotonic(), self._waits_since
-        waits = since is not None and now - since > LONG_WAIT_SECONDS
-        return waits or now - self._blocked_at < seconds
+        now = time.monotonic()
+        longest = now - min(tuple(self._waits_since.values()), default=now)
+        return longest > LONG_WAIT_SECONDS or now - self._blocked_at < seconds
 
     def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         if not rows:
