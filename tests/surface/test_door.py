@@ -30,6 +30,7 @@ from rota.flow.control import Control
 from rota.flow.enqueue import Options
 from rota.life import open_door
 from rota.model.schedule import Schedule
+from rota.sql.execute import Statements
 from rota.storage.protocol import Actor
 from tests.surface.conftest import Cli, environment, shop
 from tests.surface.test_up import Up
@@ -121,10 +122,11 @@ def test_the_command_line_asks_nothing_that_does_not_pass() -> None:
     for room in ("cli", "sql"):
         for path in (Path(rota.__file__).parent / room).glob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "control":
-                    used.add(node.attr)
-    assert "run" in used
-    assert used - messages.CALLS - {"close", "as_actor", "actor"} == set()
+                if isinstance(node, ast.Attribute):
+                    whose = getattr(node.value, "id", "") or getattr(node.value, "attr", "")
+                    used |= {node.attr} if whose == "control" else set()
+    assert {"run", "cancel_runs"} <= used
+    assert used - messages.CALLS - {"close", "as_actor", "actor", "dialect"} == set()
 
 
 @pytest.mark.parametrize("call", sorted(messages.CALLS))
@@ -142,6 +144,10 @@ def test_the_same_nouns_come_back(app: rota.Rota, remote: RemoteControl) -> None
     asks: list[Callable[[Control], Any]] = [
         lambda control: control.jobs(),
         lambda control: control.job("greet"),
+        lambda control: control.jobs_named(["greet", "nope"]),
+        lambda control: control.schedule_name(1),
+        lambda control: control.running_by_schedule(),
+        lambda control: control.dialect,
         lambda control: control.runs(),
         lambda control: control.run(run_id),
         lambda control: control.runs_beginning(run_id[:8]),
@@ -208,6 +214,23 @@ def test_one_select_and_nothing_else(remote: RemoteControl) -> None:
     for sql in ("DROP TABLE _rota_data.runs", "SELECT 1; SELECT 2", "FROM _rota_data.runs"):
         with pytest.raises(Invalid):
             remote.select(sql)
+
+
+def test_statements_pass_too(app: rota.Rota, remote: RemoteControl) -> None:
+    text = """
+        CREATE SCHEDULE sums AS $$ SELECT 1 $$ EVERY '5m'; PAUSE SCHEDULE sums REASON 'later';
+        EXECUTE SCHEDULE nightly; CANCEL JOBS FOR SCHEDULE nightly; RUN JOB broken;
+        SHOW SCHEDULES; SHOW CREATE SCHEDULE sums; SHOW RUNS; SELECT job_name, state FROM runs
+    """
+    *_, rows = Statements(remote).run(text)
+    assert sorted(rows.rows) == [("broken", "queued"), ("nightly", "cancelled")]
+    for statement in ("SHOW SCHEDULES", "SHOW CREATE SCHEDULE sums", "SHOW JOBS"):
+        (there,), (here,) = (
+            Statements(remote).run(statement),
+            Statements(app.control).run(statement),
+        )
+        assert there == here
+    assert app.control.schedule("sums").paused_by == "ada"
 
 
 # Who may ask

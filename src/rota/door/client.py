@@ -124,6 +124,10 @@ class RemoteControl(Control):
     def __init__(self, line: Line, actor: Actor) -> None:
         self.line, self.actor = line, actor
 
+    @property
+    def dialect(self) -> str:
+        return "duckdb"  # no other store has a door
+
     def close(self) -> None:
         self.line.close()
 

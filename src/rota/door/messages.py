@@ -39,14 +39,14 @@ SHOWN_LENGTH = 80  # of what nobody knows
 
 HELLO = "hello"
 LOOKS = (
-    "now", "overview", "jobs", "job", "schedules", "schedule", "runs", "run", "runs_beginning",
-    "attempts", "steps", "logs", "events", "audit", "occurrences", "changes", "queues", "workers",
-    "locks", "explain", "why", "select",
+    "now", "overview", "jobs", "job", "jobs_named", "schedules", "schedule", "schedule_name",
+    "running_by_schedule", "runs", "run", "runs_beginning", "attempts", "steps", "logs", "events",
+    "audit", "occurrences", "changes", "queues", "workers", "locks", "explain", "why", "select",
 )  # fmt: skip
 ACTS = (
-    "enqueue", "trigger", "cancel", "redo", "delete", "pause_run", "resume_run", "put_schedule",
-    "pause", "resume", "drop", "pause_queue", "resume_queue", "pause_dispatch", "resume_dispatch",
-    "prune", "adopt",
+    "enqueue", "trigger", "trigger_job", "cancel", "redo", "delete", "pause_run", "resume_run",
+    "put_schedule", "pause", "resume", "drop", "pause_runs", "resume_runs", "cancel_runs",
+    "pause_queue", "resume_queue", "pause_dispatch", "resume_dispatch", "prune", "adopt",
 )  # fmt: skip
 CALLS = frozenset(LOOKS + ACTS)
 
