@@ -155,7 +155,7 @@ def move(ctx: rota.Context) -> None:
 
 
 # What each of them leaves as the reason of its death; in a process of its own, and in a thread.
-# None: the worker itself dies, again and again, until the run has cost too many.
+# The deadly ones end or block the worker itself when they run in a thread of it.
 IN_PROCESS: dict[str, str] = {
     "leave": "SystemExit: 3",
     "exit_at_once": "child process exited with code 3",
