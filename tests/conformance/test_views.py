@@ -623,7 +623,7 @@ def test_the_history_of_a_job_is_read_by_its_index(store: Store, place: Place) -
 
 def described() -> dict[str, list[str]]:
     """The views of the page with their columns, in order."""
-    sections = re.split(r"^## `(\w+)`$", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]
+    sections = re.split(r"^### `(\w+)`$", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]
     return {
         name: re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
         for name, text in zip(sections[::2], sections[1::2], strict=True)

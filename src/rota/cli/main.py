@@ -87,6 +87,12 @@ LOOK = (
         ("rota explain nightly", "rota explain nightly --at 2026-03-29T02:00:00+01:00"),
     ),
     Command(
+        "sql", "sql:sql", "Ask and act in SQL.",
+        ("rota sql", "rota sql -c 'SHOW SCHEDULES'",
+         "rota sql --csv -c \"SELECT * FROM runs WHERE state = 'dead'\""),
+        "Without -c and -f a prompt, with history and completion.",
+    ),
+    Command(
         "logs", "logs:logs", "Print the log lines of a run.", ("rota logs 01997f3a-2c -f",),
         "With --json a list; with --follow too, one object per line.",
     ),

@@ -72,6 +72,18 @@ def parse_one(text: str, dialect: str) -> Statement:
     return found[0]
 
 
+def is_complete(text: str, dialect: str) -> bool:
+    """Whether a prompt may run it: it ends with a semicolon, and not within quotes. What is wrong
+    in another way is complete too: its user should hear of it."""
+    if not text.rstrip().endswith(";"):
+        return False
+    try:
+        parse(text, dialect)
+    except Invalid as fault:
+        return "is never closed" not in str(fault)
+    return True
+
+
 def _statement(reader: Reader) -> Statement:
     if reader.at("SELECT", "WITH", "VALUES"):
         return Select(sql=reader.query(closed=False))

@@ -166,3 +166,9 @@ BEGINNINGS: Final = (
     "SHOW", "CREATE", "ALTER", "PAUSE", "RESUME", "DROP", "CANCEL", "EXECUTE", "RUN", "EXPLAIN",
     "SELECT", "WITH", "VALUES",
 )  # fmt: skip
+# What can be completed at a prompt.
+KEYWORDS: Final = (
+    *BEGINNINGS, "SCHEDULE", "SCHEDULES", "JOB", "JOBS", "RUNS", "FOR", "AS", "ON", "RECURRING",
+    "EVERY", "AT", "OPTIONS", "SET", "REASON", "COUNT", "DISPATCH", "RUNNING", "PAUSED",
+    "IF", "NOT", "EXISTS", "FROM", "WHERE", "ORDER BY", "GROUP BY", "LIMIT",
+)  # fmt: skip
