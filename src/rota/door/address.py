@@ -56,7 +56,8 @@ class Listening:
         path = _short(self.place)
         if path is not None:
             self.socket.bind(path)
-            os.chmod(path, 0o600)
+            # By the whole path: a handler may move the process to another folder meanwhile.
+            os.chmod(self.place, 0o600)
             return
         from tempfile import mkdtemp  # rarely needed, and commands shall be quick
 

@@ -114,10 +114,12 @@ class Door:
         for client in self._clients - self._asking:
             client.cancel()
         if self._clients:
-            _, late = await asyncio.wait(self._clients, timeout=STOP_SECONDS)
-            for client in late:
-                client.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await asyncio.wait(self._clients, timeout=STOP_SECONDS)
+        late = asyncio.all_tasks() - {asyncio.current_task()}
+        for client in late:
+            client.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed just now is closed when the loop comes around
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
