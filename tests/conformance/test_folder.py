@@ -142,6 +142,35 @@ def test_one_refused_definition_harms_no_other(store: Store, clock: VirtualClock
     assert [one.name for one in store.registered(ORIGIN, limit=9)] == ["good"]
 
 
+def test_a_large_folder_costs_a_few_statements(place: Place) -> None:
+    points: list[str] = []
+    store = place.open(probe=points.append)
+    store.migrate()
+    wanted = [
+        Definition(
+            job=Job(name=f"job{number}", executor="sql", source="file", origin=ORIGIN),
+            schedule=Schedule(name=f"job{number}", job=f"job{number}", kind="every", expr="1m"),
+        )
+        for number in range(30)
+    ]
+
+    def cost() -> int:
+        points.clear()
+        assert store.put_definitions(wanted, ME, changed=(), live_seconds=30) == {}
+        return sum(point.endswith(".before") for point in points)
+
+    assert cost() < 20, points
+    assert [one.name for one in store.registered(ORIGIN, limit=99)] == sorted(
+        one.name for one in wanted
+    )
+    made = store.schedule_named("job7")
+    assert made.next_fire_at is not None
+    assert cost() < 8, points
+    assert store.schedule_named("job7") == made
+    (change,) = store.list_schedule_changes(made.id, before=1 << 62, limit=9)
+    assert change["action"] == "create"
+
+
 def test_schedule_false_switches_the_schedule_off(store: Store) -> None:
     before = put_definition(store) or store.schedule_named(NAME)
     put_definition(store, version="two", every=None)

@@ -639,16 +639,28 @@ SELECT * FROM {prefix}jobs WHERE name IN (SELECT unnest(from_json_strict(:names,
 -- name: list_jobs
 SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 
--- name: insert_schedule
+-- name: insert_schedules
 INSERT INTO {prefix}schedules (id, name, job, kind, expr, timezone, dst, anchor, next_fire_at,
        enabled, paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up,
        catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority,
        retry, owner, created_at, state, error)
-SELECT nextval('{prefix}schedules_id'), :name, :job, :kind, :expr, :timezone, :dst, :anchor,
-       :next_fire_at, :enabled, false, :overlap, :overlap_key, :queue_max, :on_error, :pause_after,
-       :catch_up, :catch_up_limit, :misfire_grace, :jitter, :spread, :first_run, :starts_at,
-       :ends_at, :args, :priority, :retry, :owner, {now}, :state, :error
- WHERE NOT EXISTS (SELECT 1 FROM {prefix}schedules WHERE name = :name)
+SELECT nextval('{prefix}schedules_id'), a.name, a.job, a.kind, a.expr, a.timezone, a.dst, a.anchor,
+       a.next_fire_at, a.enabled, false, a.overlap, a.overlap_key, a.queue_max, a.on_error,
+       a.pause_after, a.catch_up, a.catch_up_limit, a.misfire_grace, a.jitter, a.spread,
+       a.first_run, a.starts_at, a.ends_at, a.args, a.priority, a.retry, a.owner, {now}, a.state,
+       a.error
+  FROM (SELECT unnest(from_json_strict(:rows,
+                '[{"name": "VARCHAR", "job": "VARCHAR", "kind": "VARCHAR", "expr": "VARCHAR",
+                "timezone": "VARCHAR", "dst": "VARCHAR", "anchor": "VARCHAR",
+                "next_fire_at": "TIMESTAMPTZ", "enabled": "BOOLEAN", "overlap": "VARCHAR",
+                "overlap_key": "VARCHAR", "queue_max": "INTEGER", "on_error": "VARCHAR",
+                "pause_after": "INTEGER", "catch_up": "VARCHAR", "catch_up_limit": "INTEGER",
+                "misfire_grace": "VARCHAR", "jitter": "VARCHAR", "spread": "VARCHAR",
+                "first_run": "TIMESTAMPTZ", "starts_at": "TIMESTAMPTZ", "ends_at": "TIMESTAMPTZ",
+                "args": "VARCHAR", "priority": "INTEGER", "retry": "VARCHAR", "owner": "VARCHAR",
+                "state": "VARCHAR", "error": "VARCHAR"}]'),
+               recursive := true)) AS a
+ WHERE a.name NOT IN (SELECT name FROM {prefix}schedules)
 RETURNING *;
 
 -- name: update_schedule
@@ -666,6 +678,10 @@ RETURNING *;
 
 -- name: schedule_named
 SELECT * FROM {prefix}schedules WHERE name = :name;
+
+-- name: schedules_named
+SELECT * FROM {prefix}schedules
+ WHERE name IN (SELECT unnest(from_json_strict(:names, '["VARCHAR"]')));
 
 -- name: lock_schedule
 SELECT * FROM {prefix}schedules WHERE name = :name;
@@ -733,26 +749,31 @@ SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id,
 -- name: lock_job
 SELECT * FROM {prefix}jobs WHERE name = :name;
 
--- name: see_version
+-- name: see_versions
 -- A version that comes back keeps its instant, unless somebody saw the files change to it.
 MERGE INTO {prefix}job_versions AS v
-USING (SELECT :job AS job, :version AS version) AS a ON v.job = a.job AND v.version = a.version
- WHEN MATCHED THEN UPDATE SET seen_at = CASE WHEN :anew THEN {now} ELSE v.seen_at END
+USING (SELECT unnest(from_json_strict(:rows,
+               '[{"job": "VARCHAR", "version": "VARCHAR", "anew": "VARCHAR"}]'),
+              recursive := true)) AS a
+   ON v.job = a.job AND v.version = a.version
+ WHEN MATCHED THEN UPDATE SET seen_at = CASE WHEN a.anew = a.job THEN {now} ELSE v.seen_at END
  WHEN NOT MATCHED THEN INSERT (job, version, seen_at) VALUES (a.job, a.version, {now})
-RETURNING seen_at;
+RETURNING job, seen_at;
 
 -- name: forget_versions
 DELETE FROM {prefix}job_versions
  WHERE job = :job AND version NOT IN (SELECT version FROM {prefix}job_versions
                                        WHERE job = :job ORDER BY seen_at DESC LIMIT :keep);
 
--- name: put_file_job
+-- name: put_file_jobs
 MERGE INTO {prefix}jobs AS j
-USING (SELECT :name AS name, :executor AS executor, :source AS source, :origin AS origin,
-              :spec AS spec, :args_schema AS args_schema, :description AS description,
-              :queue AS queue, :priority AS priority, :timeout AS timeout, :policies AS policies,
-              :enabled AS enabled, :error AS error, :version AS version,
-              :version_at::TIMESTAMPTZ AS version_at) AS a
+USING (SELECT unnest(from_json_strict(:rows,
+               '[{"name": "VARCHAR", "executor": "VARCHAR", "source": "VARCHAR",
+               "origin": "VARCHAR", "spec": "VARCHAR", "args_schema": "VARCHAR",
+               "description": "VARCHAR", "queue": "VARCHAR", "priority": "INTEGER",
+               "timeout": "VARCHAR", "policies": "VARCHAR", "enabled": "BOOLEAN",
+               "error": "VARCHAR", "version": "VARCHAR", "version_at": "TIMESTAMPTZ"}]'),
+              recursive := true)) AS a
    ON j.name = a.name
  WHEN MATCHED THEN UPDATE
    SET executor = a.executor, source = a.source, origin = a.origin, spec = a.spec,

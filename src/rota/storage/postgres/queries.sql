@@ -777,15 +777,26 @@ SELECT name, executor, source, origin, spec::text, args_schema::text, descriptio
        timeout, policies::text, enabled, error, version, version_at
   FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 
--- name: insert_schedule
+-- name: insert_schedules
 INSERT INTO {prefix}schedules (name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled,
        paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit,
        misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner,
        created_at, state, error)
-VALUES (:name, :job, :kind, :expr, :timezone, :dst, :anchor, :next_fire_at, :enabled,
-       false, :overlap, :overlap_key, :queue_max, :on_error, :pause_after, :catch_up,
-       :catch_up_limit, :misfire_grace, :jitter, :spread, :first_run, :starts_at, :ends_at, :args,
-       :priority, :retry, :owner, {now}, :state, :error)
+SELECT a.name, a.job, a.kind, a.expr, a.timezone, a.dst, a.anchor, a.next_fire_at, a.enabled,
+       false, a.overlap, a.overlap_key, a.queue_max, a.on_error, a.pause_after, a.catch_up,
+       a.catch_up_limit, a.misfire_grace, a.jitter, a.spread, a.first_run, a.starts_at, a.ends_at,
+       a.args, a.priority, a.retry, a.owner, {now}, a.state, a.error
+  FROM unnest(:name::text[], :job::text[], :kind::text[], :expr::text[], :timezone::text[],
+              :dst::text[], :anchor::text[], :next_fire_at::timestamptz[], :enabled::boolean[],
+              :overlap::text[], :overlap_key::text[], :queue_max::integer[], :on_error::text[],
+              :pause_after::integer[], :catch_up::text[], :catch_up_limit::integer[],
+              :misfire_grace::text[], :jitter::text[], :spread::text[], :first_run::timestamptz[],
+              :starts_at::timestamptz[], :ends_at::timestamptz[], :args::json[],
+              :priority::integer[], :retry::json[], :owner::text[], :state::text[], :error::text[])
+       AS a(name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled, overlap,
+            overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit, misfire_grace,
+            jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner, state,
+            error)
 ON CONFLICT (name) DO NOTHING
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
@@ -814,6 +825,13 @@ SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fire
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
        ends_at, args::text, priority, retry::text, owner, created_at, state, error
   FROM {prefix}schedules WHERE name = :name;
+
+-- name: schedules_named
+SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+  FROM {prefix}schedules WHERE name = ANY (:names::text[]);
 
 -- name: lock_schedule
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
@@ -902,23 +920,31 @@ SELECT name, executor, source, origin, spec::text, args_schema::text, descriptio
        timeout, policies::text, enabled, error, version, version_at
   FROM {prefix}jobs WHERE name = :name FOR UPDATE;
 
--- name: see_version
+-- name: see_versions
 -- A version that comes back keeps its instant, unless somebody saw the files change to it.
-INSERT INTO {prefix}job_versions AS v (job, version, seen_at) VALUES (:job, :version, {now})
+INSERT INTO {prefix}job_versions AS v (job, version, seen_at) 
+SELECT a.job, a.version, {now} FROM unnest(:job::text[], :version::text[]) AS a(job, version)
 ON CONFLICT (job, version) DO UPDATE
-   SET seen_at = CASE WHEN :anew::boolean THEN excluded.seen_at ELSE v.seen_at END
-RETURNING seen_at;
+   SET seen_at = CASE WHEN excluded.job = ANY (:anew::text[]) THEN excluded.seen_at
+                      ELSE v.seen_at END
+RETURNING job, seen_at;
 
 -- name: forget_versions
 DELETE FROM {prefix}job_versions
  WHERE job = :job AND version NOT IN (SELECT version FROM {prefix}job_versions
                                        WHERE job = :job ORDER BY seen_at DESC LIMIT :keep);
 
--- name: put_file_job
+-- name: put_file_jobs
 INSERT INTO {prefix}jobs (name, executor, source, origin, spec, args_schema, description, queue,
        priority, timeout, policies, enabled, error, version, version_at)
-VALUES (:name, :executor, :source, :origin, :spec, :args_schema, :description, :queue,
-       :priority, :timeout, :policies, :enabled, :error, :version, :version_at)
+SELECT a.name, a.executor, a.source, a.origin, a.spec, a.args_schema, a.description,
+       a.queue, a.priority, a.timeout, a.policies, a.enabled, a.error, a.version, a.version_at
+  FROM unnest(:name::text[], :executor::text[], :source::text[], :origin::text[], :spec::json[],
+              :args_schema::json[], :description::text[], :queue::text[], :priority::integer[],
+              :timeout::text[], :policies::json[], :enabled::boolean[], :error::text[],
+              :version::text[], :version_at::timestamptz[])
+       AS a(name, executor, source, origin, spec, args_schema, description, queue, priority,
+            timeout, policies, enabled, error, version, version_at)
 ON CONFLICT (name) DO UPDATE
    SET executor = excluded.executor, source = excluded.source, origin = excluded.origin,
        spec = excluded.spec, args_schema = excluded.args_schema,

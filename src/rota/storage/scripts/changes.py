@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,18 +53,43 @@ def record_change(
     after: Schedule | None,
 ) -> None:
     """One row in the schedule's history and one in the audit; neither is ever rewritten."""
-    told_before, told_after = _told(before), _told(after)
-    change = {
-        "schedule_id": schedule.id,
-        "name": schedule.name,
-        "by": actor.by,
-        "action": action,
-        "reason": reason,
-        "before": told_before,
-        "after": told_after,
-    }
-    tx.many("insert_schedule_changes", [change])
-    audit(tx, actor, f"{action}_schedule", schedule.name, reason, told_before, told_after)
+    record_changes(tx, [(schedule, before, after)], actor, action, reason)
+
+
+def record_changes(
+    tx: Transaction,
+    changes: Sequence[tuple[Schedule, Schedule | None, Schedule | None]],
+    actor: Actor,
+    action: str,
+    reason: str | None = None,
+) -> None:
+    """The same for many: each with how it was before and is after."""
+    told = [
+        {
+            "schedule_id": schedule.id,
+            "name": schedule.name,
+            "by": actor.by,
+            "action": action,
+            "reason": reason,
+            "before": _told(before),
+            "after": _told(after),
+        }
+        for schedule, before, after in changes
+    ]
+    tx.many("insert_schedule_changes", told)
+    entries = [
+        {
+            "by": actor.by,
+            "via": actor.via,
+            "action": f"{action}_schedule",
+            "thing": one["name"],
+            "reason": reason,
+            "before": one["before"],
+            "after": one["after"],
+        }
+        for one in told
+    ]
+    tx.many("insert_audit", entries)
 
 
 def _told(schedule: Schedule | None) -> str | None:

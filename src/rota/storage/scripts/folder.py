@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from rota.errors import Conflict, Invalid
 from rota.model.definition import Definition, Registered
@@ -16,7 +17,7 @@ from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.changes import Actor, record_change
-from rota.storage.scripts.schedules import ScheduleScript
+from rota.storage.scripts.schedules import ScheduleScript, planned
 
 # How many versions of a job are remembered, and how many workers are asked what they know.
 VERSIONS = 100
@@ -42,8 +43,9 @@ class FolderScript(ScheduleScript):
             live = self._live_workers(tx, live_seconds)
             queues = sorted({one.job.queue for one in definitions})
             tx.many("insert_queues", [{"name": queue} for queue in queues])
-            refused = {}
-            for one in sorted(definitions, key=lambda one: one.name):
+            changes, new = self._what_differs(tx, definitions)
+            refused = self._create(tx, new, actor, changed)
+            for one in changes:
                 try:
                     with tx.savepoint():
                         self._put_definition(tx, one, actor, one.name in changed, live)
@@ -53,6 +55,57 @@ class FolderScript(ScheduleScript):
 
         return self.engine.write("put_definitions", work)
 
+    def _what_differs(
+        self, tx: Transaction, definitions: Sequence[Definition]
+    ) -> tuple[list[Definition], list[Definition]]:
+        """Those to be compared with what the store has, and those of which it has nothing. What
+        is there as it should be is in neither: most of a large folder, at most times."""
+        names = [one.name for one in definitions]
+        jobs = {row["name"]: row for row in tx.all("jobs_named", names=names)}
+        schedules = {row["name"]: row for row in tx.all("schedules_named", names=names)}
+        ordered = sorted(definitions, key=lambda one: one.name)
+        new = [one for one in ordered if not ({one.name} & (jobs.keys() | schedules.keys()))]
+        changes = [
+            one
+            for one in ordered
+            if one.name in jobs or one.name in schedules
+            if not _is_there(one, jobs.get(one.name), schedules.get(one.name))
+        ]
+        return changes, new
+
+    def _create(
+        self, tx: Transaction, new: Sequence[Definition], actor: Actor, changed: Collection[str]
+    ) -> dict[str, str]:
+        """Jobs and schedules of names that nobody has, all in a few statements."""
+        now, refused = self._now(tx), {}
+        schedules: dict[str, Schedule] = {}
+        for one in new:
+            try:
+                if one.schedule is not None and one.error is None:
+                    schedules[one.name] = planned(one.schedule, now)
+            except Invalid as fault:
+                refused[one.name] = str(fault)
+        good = [one for one in new if one.name not in refused]
+        seen = self._see_versions(tx, [one.job for one in good], changed)
+        tx.many(
+            "put_file_jobs",
+            [{**rows.job_row(one.job), "version_at": seen[one.name]} for one in good],
+        )
+        made = {one.name for one in self._insert_schedules(tx, list(schedules.values()), actor)}
+        for name in sorted(schedules.keys() - made):  # another process was faster
+            self._put(tx, schedules[name], actor)
+        return refused
+
+    def _see_versions(
+        self, tx: Transaction, jobs: Sequence[Job], anew: Collection[str]
+    ) -> dict[str, datetime]:
+        """When the version of each was first seen: now, where it is new or its files changed."""
+        told = [
+            {"job": job.name, "version": job.version, "anew": job.name if job.name in anew else ""}
+            for job in jobs
+        ]
+        return {row["job"]: row["seen_at"] for row in tx.many("see_versions", told)}
+
     def _put_definition(
         self, tx: Transaction, wanted: Definition, actor: Actor, anew: bool, live: Sequence[Row]
     ) -> None:
@@ -61,18 +114,16 @@ class FolderScript(ScheduleScript):
         if known is not None:
             _refuse_foreign(job, known, live)
         if row is None or known is None or _differs(row, known, job):
-            seen = tx.one("see_version", job=job.name, version=job.version, anew=anew)
-            assert seen is not None
+            at = self._see_versions(tx, [job], [job.name] if anew else [])[job.name]
             if row is not None:
                 tx.all("forget_versions", job=job.name, keep=VERSIONS)
-            at = seen["seen_at"]
             stays = known is not None and not known.retired and known.source == "file"
             if stays and row is not None and row["version_at"] > at:
                 return
             if stays and job.error is not None:
                 tx.all("set_job_error", name=job.name, error=job.error, version_at=at)
                 return
-            tx.all("put_file_job", **rows.job_row(job), version_at=at)
+            tx.many("put_file_jobs", [{**rows.job_row(job), "version_at": at}])
         if job.error is None:
             self._put_own_schedule(tx, wanted, actor)
 
@@ -141,6 +192,26 @@ class FolderScript(ScheduleScript):
     def _live_workers(self, tx: Transaction, live_seconds: float) -> list[Row]:
         found = tx.all("live_workers", live_seconds=live_seconds, limit=WORKERS)
         return [{**row, "jobs": frozenset(rows.from_json(row["jobs"]))} for row in found]
+
+
+def _is_there(wanted: Definition, job: Row | None, schedule: Row | None) -> bool:
+    """True if nothing would change. What cannot be read is for the long way to say."""
+    try:
+        if job is None or _differs(job, rows.job({**job}), wanted.job):
+            return False
+        if wanted.error is not None:
+            return True
+        old = None if schedule is None else rows.schedule({**schedule})
+    except Exception:
+        return False
+    if wanted.schedule is None:
+        return old is None or not old.enabled or old.job != wanted.name
+    return (
+        old is not None
+        and old.error is None
+        and old.job == wanted.name
+        and old.definition() == wanted.schedule.definition()
+    )
 
 
 def _differs(row: Row, known: Job, job: Job) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from rota.model.run import Run
 from rota.model.schedule import Schedule, edited
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
-from rota.storage.scripts.changes import Actor, record_change
+from rota.storage.scripts.changes import Actor, record_change, record_changes
 from rota.storage.scripts.fire import FireScript
 
 REPLAYED = 10_000
@@ -25,13 +26,8 @@ class ScheduleScript(FireScript):
         now = self._now(tx)
         row = tx.one("lock_schedule", name=wanted.name)
         if row is None:
-            new = replace(wanted, next_fire_at=wanted.first_fire(now))
-            _refuse_never(new)
-            made = tx.one("insert_schedule", **_without(rows.schedule_row(new), "id"))
-            if made is not None:
-                created = rows.schedule(made)
-                record_change(tx, created, actor, "create", None, None, created)
-                return created
+            if made := self._insert_schedules(tx, [planned(wanted, now)], actor):
+                return made[0]
             # Another process was faster: from here on it is an edit, mostly of nothing.
             row = tx.one("lock_schedule", name=wanted.name)
             assert row is not None, "what conflicts exists"
@@ -51,6 +47,15 @@ class ScheduleScript(FireScript):
         saved = rows.schedule(changed)
         record_change(tx, saved, actor, "alter", None, old, saved)
         return saved
+
+    def _insert_schedules(
+        self, tx: Transaction, new: Sequence[Schedule], actor: Actor
+    ) -> list[Schedule]:
+        """Create schedules; those of a name that exists are not among the answers."""
+        told = [_without(rows.schedule_row(one), "id") for one in new]
+        made = [rows.schedule(row) for row in tx.many("insert_schedules", told)]
+        record_changes(tx, [(one, None, one) for one in made], actor, "create")
+        return made
 
     def _record_abandoned(self, tx: Transaction, old: Schedule, now: datetime) -> None:
         """What was due by the old timing and had not fired does not fire any more."""
@@ -198,6 +203,12 @@ class ScheduleScript(FireScript):
                 "list_occurrences", schedule_id=schedule_id, before=before, limit=limit
             )
         )
+
+
+def planned(wanted: Schedule, now: datetime) -> Schedule:
+    new = replace(wanted, next_fire_at=wanted.first_fire(now))
+    _refuse_never(new)
+    return new
 
 
 def _refuse_never(schedule: Schedule) -> None:

@@ -522,7 +522,7 @@ SELECT * FROM {prefix}jobs WHERE name IN (SELECT value FROM json_each(:names));
 -- name: list_jobs
 SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 
--- name: insert_schedule
+-- name: insert_schedules
 INSERT INTO {prefix}schedules (name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled,
        paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit,
        misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner,
@@ -549,6 +549,9 @@ RETURNING *;
 
 -- name: schedule_named
 SELECT * FROM {prefix}schedules WHERE name = :name;
+
+-- name: schedules_named
+SELECT * FROM {prefix}schedules WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: lock_schedule
 SELECT * FROM {prefix}schedules WHERE name = :name;
@@ -609,19 +612,19 @@ SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id,
 -- name: lock_job
 SELECT * FROM {prefix}jobs WHERE name = :name;
 
--- name: see_version
+-- name: see_versions
 -- A version that comes back keeps its instant, unless somebody saw the files change to it.
 INSERT INTO {prefix}job_versions (job, version, seen_at) VALUES (:job, :version, {now})
 ON CONFLICT (job, version) DO UPDATE
-   SET seen_at = CASE WHEN :anew THEN excluded.seen_at ELSE {prefix}job_versions.seen_at END
-RETURNING seen_at;
+   SET seen_at = CASE WHEN :anew = excluded.job THEN excluded.seen_at ELSE {prefix}job_versions.seen_at END
+RETURNING job, seen_at;
 
 -- name: forget_versions
 DELETE FROM {prefix}job_versions
  WHERE job = :job AND version NOT IN (SELECT version FROM {prefix}job_versions
                                        WHERE job = :job ORDER BY seen_at DESC LIMIT :keep);
 
--- name: put_file_job
+-- name: put_file_jobs
 INSERT INTO {prefix}jobs (name, executor, source, origin, spec, args_schema, description, queue,
        priority, timeout, policies, enabled, error, version, version_at)
 VALUES (:name, :executor, :source, :origin, :spec, :args_schema, :description, :queue,
