@@ -59,9 +59,13 @@ class Story:
 
     def write(self, name: str, text: str) -> None:
         path = self.folder / name
+        is_edit = self.up is not None and path.parent.name in self.names()
+        seen = self.changes(path.parent.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         self.files += 1
+        if is_edit:
+            wait_until(lambda: self.changes(path.parent.name) > seen, f"{name} is taken")
 
     def call(self, command: str, answer: str) -> None:
         self.commands += 1
@@ -88,6 +92,11 @@ class Story:
             if line.startswith("             rota show "):
                 break
         check("rota up", answer, "".join(line for line in screen.splitlines(True) if line.strip()))
+
+    def changes(self, job: str) -> int:
+        """How often the running process took another version of a job."""
+        lines = [] if self.up is None else self.up.lines
+        return sum(f"job {job} changed" in line for line in lines)
 
     def names(self) -> list[str]:
         return [one["name"] for one in self.cli("jobs", "--json").json]
