@@ -39,7 +39,7 @@ def test_good_jobs_are_listed_with_their_next_five_times(cli: Cli) -> None:
     assert answer.code == 0, answer.err
     assert "At 03:00 (Europe/Berlin)" in answer.out
     assert answer.out.count("03:00:00 CE") == 5
-    assert answer.err == "1 good jobs, 0 errors, 0 variables not set, 0 warnings\n"
+    assert answer.err == "1 good job, 0 errors, 0 variables not set, 0 warnings\n"
     assert not Path("rota.db").exists()
     assert not Path("w.duckdb").exists()
 

@@ -74,7 +74,7 @@ def test_a_missing_store_is_not_created(cli: Cli, args: str) -> None:
     answer = cli(*args.split())
     assert answer.code == 2
     assert answer.error == (
-        "rota: no store at rota.db; start one with `rota up MODULE:APP`, "
+        "rota: no store at rota.db; start one with `rota up [MODULE:APP]`, "
         "or point --database elsewhere"
     )
     assert os.listdir() == []

@@ -115,10 +115,18 @@ def _say_finding(one: Finding) -> None:
 
 def _summary(report: Report) -> str:
     counts = {kind: sum(one.kind == kind for one in report.findings) for kind in COLOURS}
-    told = [
-        f"{len(report.jobs)} good jobs",
-        f"{counts['error']} errors",
-        f"{counts['missing']} variables not set",
-        f"{counts['warning']} warnings",
-    ]
-    return ", ".join(told)
+    wrong = {one.job for one in report.findings if one.kind == "error"}
+    good = sum(one.name not in wrong for one, _, _ in report.jobs)
+    told = {
+        "good job": good,
+        "error": counts["error"],
+        "variable not set": counts["missing"],
+        "warning": counts["warning"],
+    }
+    return ", ".join(_counted(count, what) for what, count in told.items())
+
+
+def _counted(count: int, what: str) -> str:
+    noun, _, rest = what.partition(" not ")
+    plural = "" if count == 1 else "s"
+    return f"{count} {noun}{plural}" + (f" not {rest}" if rest else "")

@@ -102,7 +102,7 @@ def _existing(where: Where) -> Iterator[tuple[Settings, Store | RemoteControl]]:
     # Connecting would create the file, so look first.
     if file is not None and (not file.exists() or file.stat().st_size == 0):
         raise WrongSchema(
-            f"no store at {file}; start one with `rota up MODULE:APP`, "
+            f"no store at {file}; start one with `rota up [MODULE:APP]`, "
             "or point --database elsewhere"
         )
     found = open_or_ask(settings)
