@@ -55,7 +55,7 @@ def jobs(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> None:
             )
             for job in found
         ),
-        empty="no jobs yet; an app or folder registers its jobs at its start: `rota up [MODULE:APP]`",
+        empty="no jobs yet; an app or a folder brings them when it starts: `rota up [MODULE:APP]`",
     )
     _say_more(found, limit, f"--after {found[-1]['name']}" if found else "")
 
