@@ -133,7 +133,7 @@ def test_alter_changes_what_is_told_and_nothing_else(driven: Driven, sql: Sql) -
 def test_alter_changes_retries_and_the_job(driven: Driven, sql: Sql) -> None:
     driven.app.job("other")(lambda: None)
     driven.app.load()
-    sql("CREATE SCHEDULE s FOR JOB work EVERY '1h'")
+    sql("CREATE SCHEDULE s FOR JOB work EVERY '1h'; CREATE SCHEDULE u AS 'SELECT 1' EVERY '1h'")
     sql("ALTER SCHEDULE s SET max_attempts = 4, FOR JOB other")
     altered = driven.control.schedule("s")
     assert (altered.job, altered.retry.max_attempts) == ("other", 4)
@@ -144,6 +144,7 @@ def test_alter_changes_retries_and_the_job(driven: Driven, sql: Sql) -> None:
         "ALTER SCHEDULE s SET timeout = '5m'": "was not made by CREATE SCHEDULE … AS",
         "ALTER SCHEDULE s SET AS $$ SELECT 1 $$": "was not made by CREATE SCHEDULE … AS",
         "ALTER SCHEDULE t SET EVERY '1h'": "schedule 't' does not exist",
+        "ALTER SCHEDULE u SET FOR JOB other": "it has SQL of its own; drop it",
     }.items():
         with pytest.raises(RotaError, match=error):
             sql(text)

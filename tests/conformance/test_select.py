@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from rota.errors import Invalid, Unavailable
+from rota.errors import Invalid, RotaError, Unavailable
 from rota.model.views import VIEWS
 from rota.storage.store import Store
 from tests.conformance.support import Place, claim_one, enqueue, put_schedule, settle
@@ -101,6 +101,8 @@ PRIVATE = (
     "WITH rota_runs AS (SELECT * FROM mine) SELECT * FROM rota_runs",
     "SELECT * FROM runs WHERE run_id IN (SELECT x FROM mine)",
     "WITH mine AS (SELECT * FROM main.mine) SELECT * FROM mine",
+    "SELECT count(*) FROM mine", "SELECT 1 WHERE EXISTS (SELECT 1 FROM mine)",
+    "SELECT * FROM (WITH mine AS (SELECT 1) SELECT * FROM mine) a, mine",
 )  # fmt: skip
 OF_ENGINE = {
     "sqlite": (
@@ -113,6 +115,7 @@ OF_ENGINE = {
         "SELECT * FROM information_schema.tables", "SELECT set_config('a.b', 'c', false)",
         "SELECT query_to_xml('SELECT 1', true, false, '')", "SELECT pg_terminate_backend(1)",
         'SELECT * FROM U&"\\0072ota_data"."runs"', "SELECT * FROM public.mine",
+        "WITH a AS (SELECT * FROM public.mine), mine AS (SELECT 1) SELECT * FROM a",
     ),
     "duckdb": (
         "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM '/etc/passwd'",
@@ -120,6 +123,10 @@ OF_ENGINE = {
         "SHOW TABLES", "SELECT * FROM glob('*')", "SELECT * FROM duckdb_settings()",
         "FROM mine", 'SELECT * FROM "_rota_data"."runs"', "SELECT * FROM main.mine",
         "SELECT (SELECT x FROM mine)", "SELECT * FROM store",
+        """SELECT * FROM (WITH "/etc/passwd" AS (SELECT 1) SELECT 1), '/etc/passwd'""",
+        "WITH mine AS (SELECT * FROM mine) SELECT * FROM mine",
+        "WITH mine AS MATERIALIZED (SELECT * FROM mine) SELECT * FROM mine",
+        "WITH a AS (SELECT * FROM mine), mine AS (SELECT 1) SELECT * FROM a",
     ),
 }  # fmt: skip
 
@@ -129,6 +136,24 @@ def test_private_and_foreign_tables_are_refused(place: Place, store: Store) -> N
     for sql in (*PRIVATE, *OF_ENGINE[place.engine]):
         with pytest.raises(Invalid):
             print(sql, select(store, sql.format(runs=place.table("runs"))))
+
+
+def test_names_of_with_and_recursion_are_not_refused(place: Place, store: Store) -> None:
+    place.execute("CREATE TABLE mine (x INTEGER)")
+    for sql in (
+        "WITH mine AS (SELECT 1 AS a) SELECT a FROM mine",
+        "WITH a AS MATERIALIZED (SELECT 1 AS a), b AS (SELECT a FROM a) SELECT a FROM b",
+        "SELECT a FROM (WITH mine AS (SELECT 1 AS a) SELECT a FROM mine) AS inside",
+        "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n WHERE a < 1) "
+        "SELECT a FROM n WHERE a IN (SELECT a FROM n)",
+    ):
+        assert select(store, sql) == [(1,)], sql
+
+
+def test_a_query_nested_too_deeply_is_refused(store: Store) -> None:
+    with pytest.raises(RotaError):
+        select(store, "SELECT " + "(SELECT " * 3_000 + "1" + ")" * 3_000)
+    assert select(store, "SELECT 1") == [(1,)]
 
 
 def test_a_mistake_in_a_query_is_told_in_one_line(store: Store) -> None:

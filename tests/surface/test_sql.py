@@ -113,7 +113,7 @@ def test_the_prompt(cli: Cli, store: Control, tmp_path: Path) -> None:
         "quit",
     )
     assert "CREATE SCHEDULE x AS" in told
-    assert "nightly" in told
+    assert "schedule_status       ACTIVE" in told, "too wide for a table"
     assert "expected SCHEDULES" in told
     assert "two_lines" in told
     history = tmp_path / "state" / "rota" / "sql_history"
@@ -124,7 +124,12 @@ def test_the_prompt(cli: Cli, store: Control, tmp_path: Path) -> None:
 def converse(folder: Path, *lines: str) -> str:
     """What a terminal shows after these lines were typed."""
     mine, theirs = pty.openpty()
-    told = {**environment(), "XDG_STATE_HOME": str(folder / "state"), "TERM": "dumb"}
+    told = {
+        **environment(),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "TERM": "dumb",
+        "COLUMNS": "80",
+    }
     process = subprocess.Popen(
         [sys.executable, "-m", "rota.cli", "sql"],
         stdin=theirs, stdout=theirs, stderr=theirs, env=told, cwd=folder,

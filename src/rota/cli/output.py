@@ -127,14 +127,15 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]]) -> None:
 
     Where even they do not fit, the lines are as long as they must be and the terminal wraps them.
     """
-    from rich.console import Console
+    from rich.console import Console, ConsoleDimensions
     from rich.table import Table
     from rich.text import Text
 
     *whole, last = _widths([list(columns), *cells])
     needed = sum(width + 2 for width in whole) + min(last, NARROWEST)
     console = Console(highlight=False)
-    console.width = max(console.width, needed)
+    # Both: a dumb terminal counts as 80 columns wide unless it is told its height, too.
+    console.size = ConsoleDimensions(max(console.width, needed), console.height)
     head = "bold" if coloured(sys.stdout) else ""
     table = Table(box=None, pad_edge=False, header_style=head, padding=(0, 2, 0, 0))
     for place, column in enumerate(columns):

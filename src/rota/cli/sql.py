@@ -6,16 +6,25 @@ Every text opens the store anew: a prompt that waits for its user keeps nothing 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from rota.cli.options import HERE, Where
-from rota.cli.output import note, plain, say_json, say_table
+from rota.cli.output import (
+    NARROWEST,
+    note,
+    plain,
+    say_fields,
+    say_heading,
+    say_json,
+    say_table,
+)
 from rota.cli.store import operating, reading, settings_of
 from rota.config import Settings
 from rota.errors import Invalid, RotaError
@@ -137,8 +146,23 @@ def _say_csv(result: Result) -> None:
 
 
 def _say_table(result: Result) -> None:
+    """A table; on a terminal that is too narrow for it, one line for each value."""
     rows = [[_as_text(cell, None) for cell in row] for row in result.rows]
-    say_table(result.names, rows, empty="no rows")
+    if not sys.stdout.isatty() or _width(result.names, rows) <= get_terminal_size().columns:
+        return say_table(result.names, rows, empty="no rows")
+    for number, row in enumerate(rows, start=1):
+        say_heading(f"{number} of {len(rows)}")
+        say_fields(dict(zip(result.names, row, strict=True)))
+
+
+def _width(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> int:
+    """Of the whole table; its last column can be folded."""
+    widths = [max(map(len, column)) for column in zip(names, *_texts(rows), strict=True)]
+    return sum(width + 2 for width in widths[:-1]) + min(widths[-1], NARROWEST)
+
+
+def _texts(rows: Sequence[Sequence[str | None]]) -> list[list[str]]:
+    return [[cell or "-" for cell in row] for row in rows]
 
 
 def _as_text(cell: Any, nothing: str | None) -> str | None:

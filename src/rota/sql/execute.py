@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
-from rota.errors import Invalid, Unknown
+from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.control import Control
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import SELECT_ROWS, clip
@@ -138,7 +138,14 @@ class Statements:
                 options["retry"] = retry_of(_given(retry_options(told)), base)
         timing = _timing(statement.timing)
         wanted = make_schedule(statement.name, statement.job or statement.name, timing, options)
-        return show.changed([self.control.put_schedule(wanted, job, new=True)])
+        try:
+            return show.changed([self.control.put_schedule(wanted, job, new=True)])
+        except Conflict:
+            if not statement.if_not_exists:
+                raise
+            with suppress(Unknown):  # somebody was faster
+                return show.changed([self.control.schedule(statement.name)])
+            raise
 
     def _alter(self, statement: AlterSchedule) -> Result:
         """What is not told stays; the cursor too, unless the timing changes."""
@@ -156,10 +163,18 @@ class Statements:
             if statement.timing is not None:
                 told["kind"], told["expr"] = kind_of(**_timing(statement.timing))
             if statement.job is not None:
-                told["job"] = self.control.job(statement.job).name
+                told["job"] = self._other_job(before, statement.job)
             if retry := retry_options(statement.options):
                 told["retry"] = self._altered_retry(before, job, retry)
         return show.changed([self.control.put_schedule(replace(before, **told), job)])
+
+    def _other_job(self, before: Schedule, job: str) -> str:
+        own = self.control.jobs_named([before.job]).get(before.job)
+        if own is not None and before.name == own.name != job and _is_shared(own):
+            raise Invalid(
+                f"it has SQL of its own; drop it, and create it FOR JOB {job}: its job goes with it"
+            )
+        return self.control.job(job).name
 
     def _altered_retry(
         self, before: Schedule, job: Job | None, told: Mapping[str, Any]
@@ -174,7 +189,7 @@ class Statements:
         if statement.body is None and not job_options(statement.options):
             return None
         job = self.control.job(before.job)
-        if (job.source, job.executor, job.name) != ("api", "sql", before.name):
+        if job.name != before.name or not _is_shared(job):
             raise Invalid(
                 f"its job {job.name!r} was not made by CREATE SCHEDULE … AS; change it where it is "
                 "defined"
@@ -292,6 +307,10 @@ class Statements:
             self.control.pause_dispatch(statement.reason)
         state = clip(str(self.control.overview()["dispatch"]), 500)
         return Result(columns=(Column("dispatch"),), rows=((state,),))
+
+
+def _is_shared(job: Job) -> bool:
+    return (job.source, job.executor) == ("api", "sql")
 
 
 def _timing(timing: Timing) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -63,25 +62,51 @@ def select(
 
 def _check(cursor: duckdb.DuckDBPyConnection, sql: str, schema: str) -> None:
     found = cursor.execute("SELECT json_serialize_sql($sql)", {"sql": sql}).fetchone()
-    tree = json.loads(found[0]) if found else {}
+    try:
+        tree = json.loads(found[0]) if found else {}
+    except RecursionError:
+        raise Invalid("the query is nested too deeply; flatten it") from None
     if tree.get("error"):
         told = str(tree.get("error_message", "")).splitlines() or [""]
         raise Invalid(_ONLY if "Only SELECT" in told[0] else f"DuckDB: {told[0]}")
     if len(tree.get("statements", ())) != 1:
         raise Invalid(_ONLY)
-    nodes = list(_nodes(tree))
-    # A name that WITH gives is the query's own, wherever it stands.
-    given = {node["key"].lower() for node in nodes if set(node) == {"key", "value"}}
-    for node in nodes:
-        _check_node(node, schema, given)
+    try:
+        _check_tree(tree["statements"], schema, frozenset())
+    except RecursionError:
+        raise Invalid("the query is nested too deeply; flatten it") from None
 
 
-def _check_node(node: dict[str, Any], schema: str, given: set[str]) -> None:
+def _check_tree(node: Any, schema: str, given: frozenset[str]) -> None:
+    """`given` are the names that a WITH has given here. It matters where: in another place the
+    same name is a table, or a file."""
+    if isinstance(node, list):
+        for inner in node:
+            _check_tree(inner, schema, given)
+        return
+    if not isinstance(node, dict):
+        return
+    done = {"cte_map"}
+    for one in node.get("cte_map", {}).get("map", ()):
+        _check_tree(one["value"], schema, given)
+        given |= {one["key"].lower()}  # those after it may name it
+    if "cte_name" in node:
+        if node.get("type") != "RECURSIVE_CTE_NODE":  # only such a one may name itself
+            done.add("query")
+            _check_tree(node.get("query"), schema, given)
+        given |= {node["cte_name"].lower()}
+    _check_node(node, schema, given)
+    for name, inner in node.items():
+        if name not in done:
+            _check_tree(inner, schema, given)
+
+
+def _check_node(node: dict[str, Any], schema: str, given: frozenset[str]) -> None:
     match node.get("type"):
         case "BASE_TABLE":
             name, where = node["table_name"].lower(), node["schema_name"].lower()
             view = name in VIEWS and where in ("", schema) and not node["catalog_name"]
-            if not view and (where or name not in given):
+            if not view and (where or node["catalog_name"] or name not in given):
                 raise beyond_views(f"{where}.{name}" if where else name)
         case "TABLE_FUNCTION":
             if node["function"].get("function_name", "").lower() not in _FUNCTIONS:
@@ -90,17 +115,6 @@ def _check_node(node: dict[str, Any], schema: str, given: set[str]) -> None:
             raise Invalid(_ONLY)
         case _:
             pass
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            yield node
-            pending.extend(node.values())
-        elif isinstance(node, list):
-            pending.extend(node)
 
 
 def _type(name: str) -> str:

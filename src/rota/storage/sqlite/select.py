@@ -88,7 +88,8 @@ def _allowing(
         # A table-valued function such as json_each asks for the rows of the catalogue in general.
         of_catalogue = name == "sqlite_master" and (two == "ROWID" or action == 23)
         if action == sqlite3.SQLITE_READ or of_catalogue:
-            hidden = database == "main" and name in foreign
+            # Without a database: a table of which no column is read, only counted.
+            hidden = database != "temp" and name in foreign
             if of_catalogue or not (hidden or name.startswith(("sqlite_", "pragma_"))):
                 return sqlite3.SQLITE_OK
             refused.append(one or "")
