@@ -180,6 +180,7 @@ BAD = {
     "/* x": "the /* at 1:1 is never closed",
     "SELECT 'x": "is never closed",
     "SHOW \0": "NUL character at 1:6",
+    "SHOW \ud800": "the text holds half of a surrogate pair",
     "": "one statement is expected here, not none",
     "SHOW JOBS; SHOW JOBS": "one statement is expected here, not 2",
     "SELECT " + "1," * STATEMENT_LENGTH: "the limit is 262,144",

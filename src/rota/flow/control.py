@@ -29,6 +29,7 @@ from rota.model.limits import (
     SELECT_SECONDS,
     STATEMENT_LENGTH,
     check_name,
+    check_text,
     check_whole,
     clip,
 )
@@ -233,6 +234,9 @@ class Control:
             raise Invalid(
                 f"the query has {len(sql):,} characters; the limit is {STATEMENT_LENGTH:,}"
             )
+        check_text(sql, "the query")
+        if "\0" in sql:
+            raise Invalid("the query holds a NUL character; remove it")
         check_whole(limit, "limit", 1, SELECT_ROWS)
         if not 0 < seconds <= SELECT_SECONDS:
             raise Invalid(f"seconds {seconds!r} must be above 0 and at most {SELECT_SECONDS:g}")

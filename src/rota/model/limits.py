@@ -73,7 +73,7 @@ def check_key(value: object, field: str) -> str:
     """Keys are the user's own text: anything that can be stored, up to KEY_LENGTH."""
     if not isinstance(value, str) or not 0 < len(value) <= KEY_LENGTH or "\0" in value:
         raise Invalid(f"{field} {_shown(value)} must be text of 1 to {KEY_LENGTH} characters")
-    _check_text(value, field)
+    check_text(value, field)
     return value
 
 
@@ -94,7 +94,7 @@ def check_payload(value: object, field: str = "args") -> None:
             case None | bool():
                 pass
             case str():
-                _check_text(item, field)
+                check_text(item, field)
             case int():
                 if not -(2**63) <= item < 2**64:
                     raise Invalid(f"{field} holds a whole number past 64 bits; pass it as text")
@@ -105,7 +105,7 @@ def check_payload(value: object, field: str = "args") -> None:
                 for key in item:
                     if not isinstance(key, str):
                         raise Invalid(f"{field} has the key {_shown(key)}; JSON keys are text")
-                    _check_text(key, field)
+                    check_text(key, field)
                 pending.extend((inner, depth + 1) for inner in item.values())
             case list() | tuple():
                 pending.extend((inner, depth + 1) for inner in item)
@@ -142,7 +142,8 @@ def _storable(text: str) -> str:
     return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _check_text(text: str, field: str) -> None:
+def check_text(text: str, field: str) -> None:
+    """Refuse what no database can store: half of a character, as undecoded bytes become."""
     try:
         text.encode()
     except UnicodeEncodeError:

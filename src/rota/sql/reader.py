@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 from rota.errors import Invalid
-from rota.model.limits import STATEMENT_LENGTH, check_name
+from rota.model.limits import STATEMENT_LENGTH, check_name, check_text
 from rota.model.sql_lexer import lex
 
 _BLANK: Final = re.compile(r"(?:\s|--[^\n]*+)++")
@@ -44,6 +44,7 @@ class Reader:
         self.text, self.dialect, self.position = text, dialect, 0
         self._peeked: Token | None = None
         self._before = ""  # what was taken last, for messages
+        check_text(text, "the text")
         if (nul := text.find("\0")) >= 0:
             raise Invalid(f"there is a NUL character at {self.place(nul)}; remove it")
 
