@@ -196,7 +196,9 @@ def test_a_deleted_folder_is_retired_and_its_queue_is_cleared(served: Served, jo
         assert (run.state, run.reason) == ("cancelled", "its job was retired: its files are gone")
     assert served.app.control.run(other).state == "queued"
     assert not served.schedule("accounting").enabled
-    assert served.error("accounting") == "retired: no folder of origin 'jobs.d' has it any more"
+    retired = "retired: no folder of origin 'jobs.d' has it any more"
+    assert served.error("accounting") == retired
+    assert served.app.control.explain("accounting").reasons == [f"its job is {retired}"]
 
 
 def test_a_running_run_of_a_deleted_folder_ends_normally(served: Served, jobs: Jobs) -> None:

@@ -147,6 +147,10 @@ def syntax_error(jobs: Jobs) -> None:
     jobs.python("bad", "schedule = '0 3 * * *'\ndef run(ctx:\n    pass\n")
 
 
+def false_as_in_toml(jobs: Jobs) -> None:
+    jobs.python("bad", "schedule = false\ndef run(ctx):\n    pass\n")
+
+
 def ends_at_import(jobs: Jobs) -> None:
     jobs.python("bad", "import os\nos._exit(3)\n")
 
@@ -192,6 +196,10 @@ def python_link_out(jobs: Jobs) -> None:
         (manifest_folder, "jobs.d/bad/job.toml: cannot be read: Is a directory"),
         (twice, "'bad' is defined twice: by jobs.d/bad.py and jobs.d/bad; rename one"),
         (syntax_error, "jobs.d/bad.py:2: SyntaxError"),
+        (
+            false_as_in_toml,
+            "jobs.d/bad.py:1: NameError: name 'false' is not defined; in Python it is False",
+        ),
         (ends_at_import, "jobs.d/bad.py: it ended the process that imported it"),
         (no_handler, "jobs.d/bad.py: it has no handler; write `def run(ctx):`"),
         (python_without_schedule, "jobs.d/bad.py: say when: add schedule"),

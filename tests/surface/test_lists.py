@@ -29,7 +29,7 @@ def test_jobs(cli: Cli, store: Control) -> None:
     assert columns(cli("jobs").out)[3][:4] == ["greet", "python", "default", "1"]
     page = cli("jobs", "--after", "chatty", "--limit", "1")
     assert "greet" in page.out
-    assert page.err == "there may be more: --after greet\n"
+    assert page.err == "there may be more; the next page: --after greet\n"
 
 
 def test_one_job_has_the_keys_of_the_list(store: Control) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rota.flow.control import Control
+from rota.model.job import Job
 from rota.model.schedule import Schedule
 from rota.storage.protocol import LogLine
 from tests.surface.conftest import Cli
@@ -93,6 +95,15 @@ def test_a_job_without_a_schedule(cli: Cli, store: Control) -> None:
     assert "every 1h" in told
 
 
+def test_a_job_of_sql_files_names_them_and_its_target(cli: Cli, store: Control) -> None:
+    spec = {"folder": "/srv/jobs.d/load", "files": ["01_get.sql", "02_put.sql"], "target": "crm"}
+    store.storage.put_jobs([Job(name="load", executor="sql", source="file", spec=spec)])
+    told = cli("show", "load").out
+    assert "01_get.sql, 02_put.sql" in told
+    assert "target     crm" in told
+    assert "isolation" not in told
+
+
 @pytest.mark.parametrize("thing", ["nope", "01997f3a", "no such thing", ""])
 def test_an_unknown_thing_exits_2(cli: Cli, store: Control, thing: str) -> None:
     answer = cli("show", thing)
@@ -144,6 +155,17 @@ def test_explain_says_when_and_why_not(cli: Cli, store: Control) -> None:
     answer = cli("explain", "nightly", "--count", "2", "--json").json
     assert len(answer["next"]) == 2
     assert answer["next"][0]["at"].endswith("T03:00:00+00:00")
+
+
+def test_explain_of_a_job_says_that_it_has_no_schedule_or_which(cli: Cli, store: Control) -> None:
+    assert cli("explain", "greet").error == (
+        "rota: job 'greet' has no schedule: it runs when asked, as by `rota run greet`"
+    )
+    store.put_schedule(replace(NIGHTLY, name="late", job="greet"))
+    assert cli("explain", "greet").error == (
+        "rota: job 'greet' has no schedule of its name; explain one of: 'late'"
+    )
+    assert "schedule 'nobody' does not exist" in cli("explain", "nobody").error
 
 
 def test_explain_tells_what_became_of_an_instant(cli: Cli, store: Control) -> None:

@@ -160,7 +160,11 @@ def _say_why_it_waits(control: Control, run: Run) -> None:
     now = control.now()
     alive = [worker for worker in control.workers() if is_alive(worker, now)]
     if not any(run.job in worker["jobs"] for worker in alive):
-        note(f"no live worker knows the job {run.job!r}; start one with `rota up [MODULE:APP]`")
+        error = error_line(control.job(run.job).error, limit=500)
+        if error:
+            note(f"nobody can run the job {run.job!r} before this is mended: {error}")
+        else:
+            note(f"no live worker knows the job {run.job!r}; start one with `rota up [MODULE:APP]`")
     elif run.state == "held":
         note("another run of it is under way; this one is next in line (--force does not wait)")
 

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS visits (visited_at TIMESTAMPTZ, place TEXT);
 INSERT INTO visits VALUES (now(), '${PLACE:-the front door}');
 """
 REPORT = """\
--- The first rows of a last SELECT are kept with the run: `rota show visits`.
+-- The first rows of a last SELECT are kept with the run: try `rota run visits --wait`.
 SELECT place, count(*) AS visits, max(visited_at) AS last_visit
   FROM visits
  GROUP BY place

@@ -271,4 +271,4 @@ def _pause_note(queue: dict[str, object], now: datetime) -> str | None:
 
 def _say_more(found: Sequence[object], limit: int, how: str) -> None:
     if len(found) == limit:
-        note(f"there may be more: {how}")
+        note(f"there may be more; the next page: {how}")

@@ -141,7 +141,9 @@ ACT = (
         "A run that is running is asked to end, and its worker ends it.",
     ),
     Command(
-        "redo", "operate:redo", "Start over a run that has ended.", ("rota redo 01997f3a-2c",)
+        "redo", "operate:redo", "Start over a run that has ended.",
+        ("rota redo 01997f3a-2c", "rota redo 01997f3a-2c --from 02_load.sql"),
+        "A run of SQL files goes on at the first one that is not done.",
     ),
     Command(
         "delete", "operate:delete", "Delete a run with its attempts and logs.",

@@ -175,7 +175,8 @@ def redo(
     """
     with operating(where) as control:
         told = control.redo(find_run(control, run).id, reason, from_step=from_step, latest=latest)
-    _done_run(told, f"starts over; it is {told.state}", where)
+    how = "starts over" if from_step is None else f"goes on at step {from_step}"
+    _done_run(told, f"{how}; it is {told.state}", where)
 
 
 def delete(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None:

@@ -22,6 +22,7 @@ from rota.cli.store import reading
 from rota.cli.times import when, zone_name
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
+from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.model.run import Run
 from rota.model.schedule import Schedule
@@ -36,8 +37,7 @@ def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) 
     Parameters
     ----------
     thing
-        A run's id or at least 6 characters of its beginning, a schedule or a job. A schedule and
-        a job of one name are shown together.
+        A run's id or at least 6 characters of its beginning, a schedule or a job.
     """
     with reading(where) as control:
         now = control.now()
@@ -56,7 +56,7 @@ def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) 
 def _show_named(
     control: Control,
     schedule: Schedule | None,
-    job: dict[str, Any] | None,
+    job: Job | None,
     now: datetime,
     where: Where,
 ) -> None:
@@ -72,8 +72,8 @@ def _show_named(
         ]
     schedules: list[Schedule] = []
     if job is not None:
-        schedules = control.schedules(job=job["name"], limit=PAGE)
-        answer["job"] = job
+        schedules = control.schedules(job=job.name, limit=PAGE)
+        answer["job"] = job_record(job)
         answer["schedules"] = [one.name for one in schedules]
     runs = _last_runs(control, schedule, job)
     answer["runs"] = [run_record(run) for run in runs]
@@ -82,7 +82,7 @@ def _show_named(
     if schedule is not None:
         _say_schedule(schedule, answer, now)
     if job is not None:
-        _say_job(job, schedules if schedule is None else [], now)
+        _say_job(job, answer["job"], schedules if schedule is None else [], now)
     if runs:
         say_heading("Last runs")
         say_runs(runs, now)
@@ -106,7 +106,7 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
             "when": schedule.described(),
             "status": record["status"],
             "paused": _paused(schedule, now),
-            "state": schedule.state,
+            "state": None if schedule.paused else schedule.state,
             "error": schedule.error,
             "arguments": shown(record["args"]),
             **options,
@@ -156,7 +156,7 @@ def _say_past(answer: dict[str, Any], now: datetime) -> None:
     )
 
 
-def _say_job(job: dict[str, Any], schedules: list[Schedule], now: datetime) -> None:
+def _say_job(defined: Job, job: dict[str, Any], schedules: list[Schedule], now: datetime) -> None:
     parameters = [
         f"{one['name']}{'' if one['required'] else '?'}"
         + (f": {' or '.join(one['types'])}" if one["types"] else "")
@@ -169,12 +169,14 @@ def _say_job(job: dict[str, Any], schedules: list[Schedule], now: datetime) -> N
             "description": job["description"],
             "executor": job["executor"],
             "source": job["source"],
+            "files": _files(defined),
+            "target": defined.spec.get("target"),
             "arguments": ", ".join(parameters) or ("any" if job["args"]["open"] else "none"),
             "queue": job["queue"],
             "priority": job["priority"] or None,
             "timeout": plain(job["timeout"]),
             "attempts": f"{job['max_attempts']}, backoff {job['backoff']} {job['delay']}",
-            "isolation": job["isolation"],
+            "isolation": None if job["executor"] == "sql" else job["isolation"],
             "concurrency": job["concurrency_key"],
             "enabled": None if job["enabled"] else "no",
             "error": job["error"],
@@ -187,20 +189,25 @@ def _say_job(job: dict[str, Any], schedules: list[Schedule], now: datetime) -> N
         say_schedules(schedules, now)
 
 
-def _job_or_none(control: Control, name: str) -> dict[str, Any] | None:
+def _files(job: Job) -> str:
+    """The SQL files of a folder, in the order in which they run."""
+    names = [str(name) for name in job.spec.get("files", ())] if job.source == "file" else []
+    more = len(names) - LAST_ROWS
+    return ", ".join(names[:LAST_ROWS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _job_or_none(control: Control, name: str) -> Job | None:
     try:
-        return job_record(control.job(name))
+        return control.job(name)
     except (Invalid, Unknown):  # a name that no job can have is the name of no job
         return None
 
 
-def _last_runs(
-    control: Control, schedule: Schedule | None, job: dict[str, Any] | None
-) -> list[Run]:
+def _last_runs(control: Control, schedule: Schedule | None, job: Job | None) -> list[Run]:
     if schedule is not None:
         return control.runs(schedule=schedule.name, limit=LAST_ROWS)
     assert job is not None, "one of them was found"
-    return control.runs(job=job["name"], limit=LAST_ROWS)
+    return control.runs(job=job.name, limit=LAST_ROWS)
 
 
 def _difference(row: dict[str, Any]) -> str:

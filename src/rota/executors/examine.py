@@ -58,6 +58,8 @@ def examine(path: str, source: bytes, folder: Folder) -> FileFacts | FileError:
     except BaseException as error:  # importing a file runs it
         line = _line(error, path)
         told = f"{type(error).__name__}: {_first_line(error)}"
+        if isinstance(error, NameError) and error.name in ("false", "true"):
+            told += f"; in Python it is {error.name.capitalize()}"
         if isinstance(error, SystemExit):
             told = f"it ends the process when it is imported (SystemExit: {error.code})"
         trace = error_text(error)

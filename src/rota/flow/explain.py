@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.errors import Unknown
 from rota.flow.words import cron_in_words
 from rota.model.cron import parse_zone
+from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.model.run import Run, slot_keys
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.protocol import Storage
 
+SOME = 5  # schedules that an error names
 LIVE = timedelta(seconds=30)  # six heartbeats of a worker
 
 
@@ -39,13 +42,30 @@ class Explanation:
 
 
 def explain(storage: Storage, name: str, count: int) -> Explanation:
-    schedule, now = storage.schedule_named(name), storage.now()
+    schedule, now = _schedule(storage, name), storage.now()
     return Explanation(
         schedule=schedule,
         words=in_words(schedule),
         coming=list(coming(schedule, now, count)),
         reasons=list(_reasons(storage, schedule, now)),
     )
+
+
+def _schedule(storage: Storage, name: str) -> Schedule:
+    """The schedule; whoever names a job without one hears that, and how it runs."""
+    try:
+        return storage.schedule_named(name)
+    except Unknown:
+        if name not in storage.jobs_named([name]):
+            raise
+    others = ", ".join(repr(one.name) for one in storage.list_schedules(job=name, limit=SOME))
+    if others:
+        raise Unknown(f"job {name!r} has no schedule of its name; explain one of: {others}")
+    raise Unknown(f"job {name!r} has no schedule: it runs when asked, as by `rota run {name}`")
+
+
+def _job(storage: Storage, schedule: Schedule) -> Job | None:
+    return storage.jobs_named([schedule.job]).get(schedule.job)
 
 
 def coming(schedule: Schedule, now: datetime, count: int) -> Iterator[Coming]:
@@ -76,7 +96,7 @@ def coming(schedule: Schedule, now: datetime, count: int) -> Iterator[Coming]:
 
 def why(storage: Storage, name: str, at: datetime) -> str:
     """What became of the occurrence at an instant, in a sentence."""
-    schedule = storage.schedule_named(name)
+    schedule = _schedule(storage, name)
     shown = at.astimezone(parse_zone(schedule.timezone)).isoformat()
     row = storage.occurrence_at(schedule.id, at)
     if row is not None:
@@ -87,7 +107,10 @@ def why(storage: Storage, name: str, at: datetime) -> str:
     if cursor is not None and at >= cursor and at > now:
         return f"{shown}: still to come"
     if cursor is not None and at >= cursor:
-        reasons = "; ".join(_standstill(schedule)) or "no scheduler has seen it yet"
+        reasons = (
+            "; ".join(_standstill(schedule, _job(storage, schedule)))
+            or "no scheduler has seen it yet"
+        )
         return f"{shown}: did not run: {reasons}"
     return f"{shown}: not in the ledger; the schedule did not exist, or its timing was another"
 
@@ -110,19 +133,22 @@ def in_words(schedule: Schedule) -> str:
 
 def _reasons(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[str]:
     """What keeps it from running, from the schedule on down to the worker."""
-    yield from _standstill(schedule)
+    job = _job(storage, schedule)
+    yield from _standstill(schedule, job)
     dispatch = storage.meta().get("dispatch", "on")
     if dispatch != "on":
         yield f"dispatch is off: {dispatch}"
     yield from _line(storage, schedule)
-    yield from _workers(storage, schedule, now)
+    yield from _workers(storage, schedule, job, now)
 
 
-def _standstill(schedule: Schedule) -> Iterator[str]:
+def _standstill(schedule: Schedule, job: Job | None) -> Iterator[str]:
     """Why the schedule itself makes no runs."""
     if schedule.error is not None:
         yield f"it is broken: {schedule.error}"
-    if not schedule.enabled:
+    if not schedule.enabled and job is not None and job.retired:
+        yield f"its job is {job.error}"
+    elif not schedule.enabled:
         yield "it is disabled in its definition (enabled = false)"
     if schedule.paused:
         since = schedule.paused_at.isoformat(timespec="seconds") if schedule.paused_at else "?"
@@ -169,21 +195,21 @@ def _held_up(schedule: Schedule) -> str:
     }.get(schedule.overlap, "")
 
 
-def _workers(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[str]:
-    jobs = storage.jobs_named([schedule.job])
-    if schedule.job not in jobs:
+def _workers(storage: Storage, schedule: Schedule, job: Job | None, now: datetime) -> Iterator[str]:
+    if job is None:
         yield f"job {schedule.job!r} is not registered by any process"
         return
-    job = jobs[schedule.job]
+    if job.retired:
+        return  # there is nothing that a worker could know
     for queue in storage.list_queues(limit=PAGE):
         if queue["name"] == job.queue and queue["paused"]:
             reason = f": {queue['reason']}" if queue["reason"] else ""
             yield f"queue {job.queue!r} is paused by {queue['paused_by']}{reason}"
     live = [one for one in storage.list_workers(limit=PAGE) if now - one["seen_at"] <= LIVE]
     if not live:
-        yield "no worker is alive; start one with `rota up MODULE:APP`"
+        yield "no worker is alive; start one with `rota up [MODULE:APP]`"
     elif not any(schedule.job in one["jobs"] for one in live):
-        yield f"no live worker knows job {schedule.job!r}"
+        yield f"no live worker knows job {schedule.job!r}" + (f": {job.error}" if job.error else "")
     elif not any(schedule.job in one["jobs"] and _serves(one, job.queue) for one in live):
         yield f"no live worker that knows job {schedule.job!r} serves queue {job.queue!r}"
 

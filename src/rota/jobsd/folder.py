@@ -186,8 +186,9 @@ class Folder:
             return
         if new.error is not None and (old is None or old.error != new.error):
             log.warning("%s", new.error)
-        elif old is not None and new.error is None:
-            log.info("job %s changed (%s)", new.name, new.place)
+        elif new.error is None and not (old is None and self._first):
+            # Those of the start are listed there.
+            log.info("job %s %s (%s)", new.name, "is new" if old is None else "changed", new.place)
         for warning in new.warnings:
             log.warning("%s: %s", new.place, warning)
         self.definitions[new.name] = new
