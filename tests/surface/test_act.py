@@ -102,7 +102,10 @@ def test_waiting_says_that_no_worker_knows_the_job(
     )
     answer = cli("run", "broken", "--wait")
     assert answer.code == 1
-    assert "no live worker knows the job 'broken'; start one with `rota up [MODULE:APP]`\n" in answer.err
+    assert (
+        "no live worker knows the job 'broken'; start one with `rota up [MODULE:APP]`\n"
+        in answer.err
+    )
     job = replace(store.job("broken"), error="jobs.d/broken.py:1: SyntaxError: invalid syntax")
     store.storage.put_jobs([job])
     assert "before this is mended: jobs.d/broken.py:1: Syntax" in cli("run", "broken", "--wait").err
