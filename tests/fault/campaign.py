@@ -75,6 +75,7 @@ class Campaign:
         self.observed = observed or database  # a way to the rows that faults leave alone
         self.luck = random.Random(seed)
         self.counts: dict[str, int] = {}
+        self.without: set[str] = set()  # rules that a part cannot be judged by
         folder.mkdir(parents=True, exist_ok=True)
         self.notes = folder / NOTES
         self.notebook = Notebook(self.notes, "campaign")
@@ -193,7 +194,7 @@ class Campaign:
             lease=self.lease,
             max_lost=MAX_LOST,
         )
-        violations = [str(one) for one in check(history)]
+        violations = [str(one) for one in check(history, self.without)]
         counts = {
             **self.counts,
             "runs": len(history.runs),

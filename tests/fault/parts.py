@@ -16,7 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.fault import soak, storms
+from tests.fault import mishaps, soak, storms
 from tests.fault.campaign import Campaign, Verdict
 from tests.fault.history import read_rows
 from tests.fault.life import Life
@@ -288,6 +288,12 @@ PARTS = {
     "disk-full": Part(run=storms.disk_full, fault="full disk", engines=("sqlite",)),
     "rolling-restarts": Part(run=storms.rolling_restarts, fault="SIGTERM", lease=5.0),
     "all-asleep": Part(run=storms.all_asleep, fault="all asleep", lease=1.0),
+    "cancels": Part(run=mishaps.cancels, fault="cancel"),
+    "deadlocks": Part(run=mishaps.deadlocks, fault="deadlock", engines=("postgres",)),
+    "clock-steps": Part(run=mishaps.clock_steps, fault="clock step"),
+    "herd": Part(run=mishaps.herd, fault="kill in a herd"),
+    "backlog": Part(run=mishaps.backlog, fault="kill in a backlog"),
+    "past-retention": Part(run=mishaps.sleepers_past_retention, fault="sleep past retention"),
     "soak": Part(run=soak.soak, fault="acknowledged", alone=True),
     "held-transaction": Part(
         run=soak.held_transaction,

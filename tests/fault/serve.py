@@ -7,7 +7,10 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import rota
 from rota.flow import rescue
@@ -47,7 +50,10 @@ def serve(
     with weaken(os.environ.get("ROTA_TEST_WEAKEN")), scripts_have_points():
         try:
             store = open_store(
-                database, pool_size=slots + 8, probe=probe_from_environment(notebook)
+                database,
+                pool_size=slots + 8,
+                clock=clock_from_environment(),
+                probe=probe_from_environment(notebook),
             )
             store.migrate()
             app = make_app(database, notebook, storage=store, lease=lease, slots=slots)
@@ -89,7 +95,7 @@ def make_app(database: str, notebook: Notebook, **settings: object) -> rota.Rota
         max_lost=MAX_LOST,
         grace="5s",
         # Only what was cancelled is pruned: of all other runs every row must be there at the end.
-        retention={"cancelled": "1s"},
+        retention={"cancelled": "1s"} | retention_from_environment(),
         keep_last=0,
         scheduler={"pace": "1s"},
         **settings,
@@ -139,10 +145,36 @@ def make_app(database: str, notebook: Notebook, **settings: object) -> rota.Rota
     app.schedule("often", job="tick", every="200ms", overlap="allow", catch_up="all")
     app.schedule("delay", job="tick", every="500ms", anchor="delay")
     app.schedule("spread", job="tick", every="1s", spread="500ms", overlap="queue")
+    for name, options in herd_from_environment().items():
+        app.schedule(name, job="tick", **options)
     for event in NAMES:
         if event not in ("job.started", "attempt.started"):
             app.on(event)(_teller(notebook, event))
     return app
+
+
+def clock_from_environment() -> Callable[[], datetime] | None:
+    """ROTA_TEST_CLOCK names a file with the seconds by which the deciding clock is off."""
+    path = os.environ.get("ROTA_TEST_CLOCK")
+    if path is None:
+        return None
+    return lambda: datetime.now(UTC) + timedelta(seconds=float(Path(path).read_text()))
+
+
+def retention_from_environment() -> dict[str, str]:
+    """ROTA_TEST_RETENTION: how long runs are kept that have ended well."""
+    kept = os.environ.get("ROTA_TEST_RETENTION")
+    return {} if kept is None else {"succeeded": kept}
+
+
+def herd_from_environment() -> dict[str, dict[str, Any]]:
+    """ROTA_TEST_HERD=500/2s: so many schedules that are due at the same instants."""
+    number, _, every = os.environ.get("ROTA_TEST_HERD", "0/1s").partition("/")
+    kinds = ("all", "one", "none")
+    return {
+        f"herd-{one}": {"every": every, "overlap": "allow", "catch_up": kinds[one % 3]}
+        for one in range(int(number))
+    }
 
 
 def _teller(notebook: Notebook, event: str):  # type: ignore[no-untyped-def]
