@@ -53,8 +53,8 @@ AT_THE_END = ("forget_worker",)
 OPERATORS = (
     "acquire_lock", "adopt", "check_home", "count_uncounted", "delete_file", "delete_run",
     "drop_schedule", "extend_lock", "insert_logs", "park_schedules", "pause_queue", "pause_run",
-    "pause_schedule", "prune_files", "put_definitions", "put_file", "record_action", "redo_run",
-    "release_lock", "resume_queue", "resume_run", "resume_schedule", "retire_job", "set_dispatch",
+    "pause_schedule", "prune_files", "prune_shared_jobs", "put_definitions", "put_file",
+    "record_action", "redo_run", "release_lock", "resume_queue", "resume_run", "resume_schedule", "retire_job", "set_dispatch",
     "set_progress",
 )  # fmt: skip
 
