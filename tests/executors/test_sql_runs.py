@@ -140,6 +140,24 @@ def test_a_redo_begins_at_the_step_it_is_told(world: World) -> None:
     assert world.query("SELECT i FROM t ORDER BY i") == [(1,), (2,), (2,)]
 
 
+def test_a_redo_begins_at_the_step_it_is_told_also_with_restart(world: World) -> None:
+    world.write(
+        a="CREATE TABLE t (i INTEGER)", b="SELECT * FROM later", c="INSERT INTO t VALUES (1)"
+    )
+    job = world.job(spec={"restart": True}, retry=Retry(max_attempts=2, delay="0s"))
+    run = world.run(job)
+    for _ in range(2):
+        world.store.redo_run(run.id, None, ME, from_step="b.sql")
+        assert world.again(job).state == "dead"
+    world.query("CREATE TABLE later (i INTEGER)")
+    world.store.redo_run(run.id, None, ME, from_step="b.sql")
+    assert world.again(job).state == "succeeded"
+    assert world.query("SELECT i FROM t") == [(1,)]
+    world.query("DROP TABLE t")
+    world.store.redo_run(run.id, None, ME)
+    assert world.again(job).state == "succeeded", "a plain redo begins at the first file"
+
+
 def test_missing_variables_are_all_named_before_anything_runs(world: World) -> None:
     world.write(
         a="CREATE TABLE t (i INTEGER); SELECT '${NOWHERE}'",

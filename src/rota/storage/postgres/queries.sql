@@ -592,9 +592,10 @@ SELECT f.number, f.name, t.text, t.names::text
  WHERE f.run_seq = :seq ORDER BY f.number;
 
 -- name: done_steps
--- An attempt that starts over does not look at what the others did.
+-- An attempt that starts over does not look at what the others did, only at what an operator told it
+-- to pass over: see pin_marks.
 SELECT DISTINCT number FROM {prefix}step_marks
- WHERE run_seq = :seq AND NOT void AND (:attempt::integer IS NULL OR attempt = :attempt::integer);
+ WHERE run_seq = :seq AND NOT void AND (:attempt::integer IS NULL OR attempt IN (0, :attempt::integer));
 
 -- name: put_step
 INSERT INTO {prefix}steps (run_seq, attempt, number, name, hash, started_at, status)
@@ -652,6 +653,16 @@ SELECT id, run_id::text, job_name, record_type, file_name, started_at AS started
 -- name: void_marks
 UPDATE {prefix}step_marks SET void = true
  WHERE run_seq = :seq AND number >= :number AND NOT void;
+
+-- name: unpin_marks
+DELETE FROM {prefix}step_marks WHERE run_seq = :seq AND attempt = 0;
+
+-- name: pin_marks
+-- Done whoever asks, also an attempt that starts over: as if attempt 0, which never is, had done it.
+INSERT INTO {prefix}step_marks (run_seq, number, attempt, finished_at)
+SELECT run_seq, number, 0, max(finished_at) FROM {prefix}step_marks
+ WHERE run_seq = :seq AND number < :number AND NOT void
+ GROUP BY run_seq, number;
 
 -- name: list_steps
 SELECT s.attempt, s.number, s.name, s.hash, s.started_at,

@@ -74,12 +74,14 @@ class ControlScript(SettleScript, RescueScript):
 
     def _reopen_steps(self, tx: Transaction, run: Run, from_step: str | None, latest: bool) -> None:
         number = None
+        tx.all("unpin_marks", seq=run.seq)
         if from_step is not None:
             number = _step_number(run.id, from_step, tx.all("run_files", seq=run.seq))
         elif latest or run.state == SUCCEEDED:  # after a success no step is left to begin at
             number = 0
         if number is not None:
             tx.all("void_marks", seq=run.seq, number=number)
+            tx.all("pin_marks", seq=run.seq, number=number)
         if latest:
             tx.many("delete_run_files", [{"seq": run.seq}])
 
