@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,9 +137,9 @@ class Live:
         self.taken: set[tuple[str, str]] = set()
         set_file_job = self.app.set_file_job
 
-        def watched(job: Job, source: bytes = b"") -> None:
+        def watched(job: Job, *texts: Any) -> None:
             self.taken.add((job.name, job.spec["version"]))
-            set_file_job(job, source)
+            set_file_job(job, *texts)
 
         self.app.set_file_job = watched  # type: ignore[method-assign]
         self.app.start()
