@@ -393,14 +393,15 @@ class Rota:
 
     # Living
 
-    def load(self) -> None:
-        """Save what was defined: jobs and schedules, also those of files. `start` does it too."""
-        self._load()
+    def load(self, *, patient: bool = True) -> None:
+        """Save what was defined: jobs and schedules, also those of files. `start` does it too, and
+        is not `patient`: a Python file whose import is slow keeps nobody, and follows later."""
+        self._load(patient=patient)
 
-    def _load(self, *, again: bool = False) -> None:
+    def _load(self, *, again: bool = False, patient: bool = True) -> None:
         self._save()
         if (folder := self._files()) is not None:
-            folder.load(again=again)
+            folder.load(again=again, patient=patient)
 
     def _files(self) -> JobsFolder | None:
         """The folder of jobs, if this app serves one."""
@@ -421,7 +422,7 @@ class Rota:
         if self._service is None:  # before the guard: to look at files may take its time
             if "worker" in only and (folder := self._files()) is not None:
                 folder.prepare()
-            self.load()
+            self.load(patient=False)
         with self._guard:
             if self._service is not None:
                 raise Conflict("this app is running already")

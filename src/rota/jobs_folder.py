@@ -11,8 +11,9 @@ class JobsFolder(Protocol):
     def prepare(self) -> None:
         """Run the scripts of initdb.d and startdb.d, once in a life."""
 
-    def load(self, *, again: bool = False) -> None:
-        """Register what is there, also what changed a moment ago; `again` reads all of it anew."""
+    def load(self, *, again: bool = False, patient: bool = True) -> None:
+        """Register what is there, also what changed a moment ago; `again` reads all of it anew.
+        Who is not `patient` has Python files whose import is slow a little later."""
 
     def start(self) -> None:
         """Follow its changes from now on."""

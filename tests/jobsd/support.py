@@ -96,7 +96,8 @@ class Served:
         self.app, self.jobs, self.time = app, jobs, Time()
         self.sql = Recorder()
         app.executor("sql", self.sql)
-        self.folder = Folder(app, monotonic=self.time, **options)
+        told: dict[str, Any] = {"look_seconds": PATIENCE, **options}
+        self.folder = Folder(app, monotonic=self.time, **told)
         app._folder = self.folder
 
     def load(self) -> Served:

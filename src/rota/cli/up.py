@@ -76,7 +76,7 @@ def up(
         _refuse_second(app)
         if "worker" in parts:
             app.serve_folder().prepare()
-        app.load()
+        app.load(patient=False)
         if not quiet:
             RunLines(app)
             _introduce(app, address, parts, where, usual)

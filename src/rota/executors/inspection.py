@@ -27,7 +27,7 @@ from rota.executors.output import Output
 from rota.model.duration import format_duration
 from rota.model.limits import PYTHON_FILE_BYTES
 
-__all__ = ["OPTIONS", "FileError", "FileFacts", "inspect_files"]
+__all__ = ["OPTIONS", "FileError", "FileFacts", "Inspector", "inspect_files"]
 
 SECONDS_PER_FILE = 10.0
 STOP_SECONDS = 1.0  # to say at which line it was stopped
@@ -42,7 +42,7 @@ def inspect_files(
     """Import each file, at most `timeout` seconds for each, and say what it is. Never raises for
     what a file is or does."""
     found: dict[Path, FileFacts | FileError] = {}
-    inspector = _Inspector(timeout)
+    inspector = Inspector(timeout)
     try:
         for path in paths:
             found[path] = inspector.inspect(os.fspath(path))
@@ -51,10 +51,10 @@ def inspect_files(
     return found
 
 
-class _Inspector:
+class Inspector:
     """One child for many files, replaced when a file has harmed it."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float = SECONDS_PER_FILE) -> None:
         self.timeout = timeout
         self._child: ChildProcess | None = None
 

@@ -11,16 +11,18 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rota.app import Rota
 from rota.errors import Conflict, Invalid, RotaError
 from rota.flow.loop import Loop
+from rota.jobsd.inspections import Inspections
 from rota.jobsd.load import Loader
 from rota.jobsd.manifest import Surroundings
 from rota.jobsd.quiet import QUIET_SECONDS, Quiet
 from rota.jobsd.reconcile import LIVE_SECONDS, Orphans, Plan, reconcile
-from rota.jobsd.scan import Survey, survey
+from rota.jobsd.scan import PYTHON, Survey, survey
 from rota.jobsd.scripts import run_scripts
 from rota.jobsd.watch import Watch
 from rota.model.definition import Definition, Registered
@@ -39,6 +41,8 @@ STOP_SECONDS = 10.0
 # A root that is missing is often being replaced: by a deploy, a clone, a mount that comes back. Its
 # jobs stay as they are for this long.
 ROOT_SECONDS = 10.0
+# How long a start, and a look, wait for what Python files say; those that are slower follow later.
+START_SECONDS, LOOK_SECONDS = 3.0, 1.0
 
 
 class Folder:
@@ -49,9 +53,11 @@ class Folder:
         app: Rota,
         *,
         quiet_seconds: float = QUIET_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app, self.monotonic = app, monotonic
+        self.look_seconds = look_seconds
         self.quiet = Quiet(quiet_seconds)
         self.definitions: dict[str, Definition] = {}  # as the files are now, good or not
         self.refused: dict[str, Definition] = {}  # by the store: the name is somebody else's
@@ -61,6 +67,8 @@ class Folder:
         self._changed: set[str] = set()  # not registered yet
         self._again: set[str] = set()  # to be registered whatever the store has
         self._gone: set[str] = set()  # not retired yet
+        self._unread: set[str] = set()  # in the folder, and not known yet
+        self._late: set[str] = set()  # those of the first look
         self._orphans = Orphans()
         self._first, self._seen = True, False
         self._missing_since: float | None = None
@@ -68,6 +76,7 @@ class Folder:
         self._reconciled_at = self._swept_at = float("-inf")
         self._turn = threading.RLock()
         self._loop = Loop("jobs.d", self.step)
+        self._inspections = Inspections(self._loop.wake)
         self._watch: Watch | None = None
 
     @property
@@ -85,16 +94,17 @@ class Folder:
             self._prepared = True
             self.failed_scripts = run_scripts(self.app)
 
-    def load(self, *, again: bool = False) -> None:
+    def load(self, *, again: bool = False, patient: bool = True) -> None:
         with self._turn:
             found = survey(self.root)
             prints = _prints(found)
             if again:
                 self.quiet.forget()
-            self._take(found, self.quiet.untaken(prints), prints)
-            if again or self._storage is not self.app.storage:
-                self._again |= set(self.definitions)
-            self._register()
+            for names in _in_turn(found, self.quiet.untaken(prints)):
+                self._take(found, names, prints, None if patient else START_SECONDS)
+                if again or self._storage is not self.app.storage:
+                    self._again |= set(self.definitions)
+                self._register()
             self._storage = self.app.storage
 
     def start(self) -> None:
@@ -127,16 +137,17 @@ class Folder:
         """Look once; the seconds until it is worth to look again."""
         with self._turn:
             pause = RECONCILE_SECONDS
-            if self._watch is not None:
-                self._watch.follow()  # before the look: what changes after it is told
-                pause = min(pause, self._watch.rescan_seconds)
+            if (watch := self._watch) is not None:
+                watch.follow()  # before the look: what changes after it is told
+                pause = min(pause, watch.rescan_seconds)
             found = survey(self.root)
             if (missing := self._missing(found)) is not None:
                 return min(pause, missing)
             prints = _prints(found)
             ready, wait = self.quiet.see(prints, self.monotonic())
-            self._take(found, ready, prints)
-            self._register()
+            for names in _in_turn(found, ready):
+                self._take(found, names, prints, self.look_seconds)
+                self._register()
             return pause if wait is None else min(pause, wait)
 
     def _missing(self, found: Survey) -> float | None:
@@ -154,21 +165,32 @@ class Folder:
 
     # Taking
 
-    def _take(self, found: Survey, names: Iterable[str], prints: Mapping[str, object]) -> None:
+    def _take(
+        self,
+        found: Survey,
+        names: Iterable[str],
+        prints: Mapping[str, object],
+        within: float | None,
+    ) -> None:
         """Read these units, and believe what was read of those that kept still meanwhile."""
         self._seen = self._seen or found.exists
         self._tell_problems(found.problems)
         here = [name for name in names if name in found.units]
         gone = [name for name in names if name not in found.units and name in self.definitions]
         around = Surroundings(origin=self.origin, timezone=self.app.settings.timezone)
-        loaded = Loader(around, self._check).load(found, [found.units[name] for name in here])
+        inspect = partial(self._inspections.look, within=within)
+        loader = Loader(around, self._check, inspect)
+        loaded = loader.load(found, [found.units[name] for name in here])
         after = _prints(survey(self.root)) if here else prints
-        still = [name for name in here if after.get(name) == prints[name]]
+        still = [name for name in loaded if after.get(name) == prints[name]]
         for name in still:
             self._set(loaded[name])
         for name in gone:
             self._remove(name)
         self.quiet.take([*still, *(name for name in names if name not in found.units)], prints)
+        self._unread = set(found.units) - set(self.definitions)
+        if self._first:
+            self._late |= self._unread
 
     def _check(self, job: Job) -> None:
         check_job(self.app, job)
@@ -229,6 +251,8 @@ class Folder:
             again=self._again,
             gone=self._gone,
             elsewhere=elsewhere,
+            unread=self._unread,
+            late=self._late,
             orphans=self._orphans,
             now=now,
             first=self._first,
@@ -264,6 +288,7 @@ class Folder:
             for name, told in self._put_batch(batch, plan.anew).items():
                 self._refuse(self.definitions[name], told)
             self._changed -= {one.name for one in batch}
+            self._late -= {one.name for one in batch}
             self._again -= {one.name for one in batch}
         self._keep_good(registered)
 
@@ -335,6 +360,13 @@ def broken(one: Definition, error: str) -> Definition:
     spec = {"version": one.job.spec.get("version", "")}
     job = replace(one.job, spec=spec, enabled=False, error=error)
     return replace(one, job=job, schedule=None)
+
+
+def _in_turn(found: Survey, names: Collection[str]) -> list[list[str]]:
+    """What is only read first: to import Python files may take its time."""
+    slow = {name for name in names if name in found.units and found.units[name].kind == PYTHON}
+    quick = [name for name in names if name not in slow]
+    return [quick, sorted(slow)] if slow else [quick]
 
 
 def _prints(found: Survey) -> dict[str, object]:

@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from rota.errors import Invalid, RotaError
 from rota.executors.inspection import FileError, FileFacts, inspect_files
@@ -23,24 +22,31 @@ from rota.model.redact import redact_text
 
 # An executor's own opinion of a job; raises Invalid or Unknown.
 Check = Callable[[Job], None]
+# What Python files say, by their paths; given with their fingerprints.
+Inspect = Callable[[Mapping[str, object]], Mapping[str, FileFacts | FileError]]
 
 
 class Loader:
     """Reads units of one folder."""
 
-    def __init__(self, around: Surroundings, check: Check) -> None:
+    def __init__(self, around: Surroundings, check: Check, inspect: Inspect | None = None) -> None:
         self.around, self.check = around, check
+        self.inspect = inspect or (lambda paths: inspect_files(list(paths)))
 
     def load(self, found: Survey, units: Iterable[Unit]) -> dict[str, Definition]:
-        """A definition of each unit; Python files are imported in a child, all in one go."""
+        """A definition of each unit, but for Python files of which nothing is known yet. They are
+        imported in a child."""
         wanted = list(units)
-        pythons = [one.path for one in wanted if one.kind == scan.PYTHON]
         # What lies elsewhere is not even imported.
-        facts = self._inspect([path for path in pythons if scan.is_inside(path, found.root)])
-        return {one.name: self._define(found, one, facts) for one in wanted}
-
-    def _inspect(self, paths: list[Path]) -> Mapping[str, FileFacts | FileError]:
-        return inspect_files([str(path.absolute()) for path in paths]) if paths else {}
+        pythons = {
+            str(one.path.absolute()): one.fingerprint
+            for one in wanted
+            if one.kind == scan.PYTHON and scan.is_inside(one.path, found.root)
+        }
+        facts = self.inspect(pythons) if pythons else {}
+        late = pythons.keys() - facts.keys()
+        known = [one for one in wanted if str(one.path.absolute()) not in late]
+        return {one.name: self._define(found, one, facts) for one in known}
 
     def _define(
         self, found: Survey, unit: Unit, facts: Mapping[str, FileFacts | FileError]

@@ -48,21 +48,24 @@ def reconcile(
     again: Collection[str] = (),
     gone: Collection[str],
     elsewhere: Collection[str],
+    unread: Collection[str] = (),
+    late: Collection[str] = (),
     orphans: Orphans,
     now: float,
     first: bool,
     complete: bool,
 ) -> Plan:
     """`again` are put too, with the age they have; `gone` were here and are not any more; `first`
-    is the first look of this process, where everything counts as changed; without `complete`
-    (there is no folder yet) nobody is retired for being unknown here."""
+    is the first look of this process, where everything counts as changed; `unread` are in the
+    folder and not known yet, and `late` were so at the first look; without `complete` (there is no
+    folder yet) nobody is retired for being unknown here."""
     lost = {name for name in wanted if name not in registered or registered[name].retired}
     put = {*changed, *again} & set(wanted) | lost
-    anew = set(changed) - (set(elsewhere) if first else set())
+    anew = set(changed) - (set(elsewhere) if first else set(elsewhere) & set(late))
     unknown = {
         name
         for name, one in registered.items()
-        if not one.retired and name not in wanted and name not in elsewhere
+        if not one.retired and name not in {*wanted, *elsewhere, *unread}
     }
     here = unknown & set(gone)
     old = orphans.see(unknown - here, now)

@@ -1,0 +1,105 @@
+"""A Python file whose import hangs keeps nobody else waiting."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rota.executors.inspection import FileError, FileFacts
+from rota.jobsd import folder as folders
+from rota.jobsd.inspections import Inspections
+from tests.jobsd.support import PATIENCE, Jobs, Served, wait_until
+
+Serve = Callable[..., Served]
+
+
+class Gate:
+    """Files that import it hang until it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+
+    def hangs(self, text: str = "schedule = '0 3 * * *'") -> str:
+        return f"{text}\nopen({str(self.path)!r}).read()\ndef run(ctx):\n    return 1\n"
+
+    def open(self) -> None:
+        wait_until(self._opened, "somebody at the gate")
+
+    def _opened(self) -> bool:
+        try:
+            os.close(os.open(self.path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            return False
+        return True
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path / "gate")
+
+
+def test_files_after_one_that_hangs_are_answered(jobs: Jobs, gate: Gate) -> None:
+    hang = {str(jobs.python(f"a{number}", gate.hangs())): 1 for number in range(3)}
+    good = str(jobs.python("good"))
+    answered = threading.Event()
+    inspections = Inspections(answered.set, slow_seconds=0.1)
+    found: dict[str, FileFacts | FileError] = {}
+    wait_until(lambda: found or found.update(inspections.look({**hang, good: 1}, 0.1)), "an answer")
+    assert list(found) == [good]
+    assert isinstance(found[good], FileFacts)
+    answered.clear()
+    gate.open()
+    assert answered.wait(PATIENCE)
+    assert inspections.look(hang, 0.0)
+
+
+def test_the_patient_have_every_answer(jobs: Jobs, gate: Gate) -> None:
+    slow = str(jobs.python("slow", gate.hangs()))
+    inspections = Inspections(lambda: None, slow_seconds=0.0)
+    opener = threading.Thread(target=gate.open)
+    opener.start()
+    assert isinstance(inspections.look({slow: 1}, None)[slow], FileFacts)
+    opener.join()
+
+
+def test_a_changed_file_has_another_answer(jobs: Jobs, gate: Gate) -> None:
+    path = str(jobs.python("slow", gate.hangs()))
+    inspections = Inspections(lambda: None, slow_seconds=0.1)
+    assert inspections.look({path: 1}, 0.0) == {}
+    jobs.python("slow", "def run(ctx:")
+    assert isinstance(inspections.look({path: 2}, None)[path], FileError)
+
+
+def test_a_hanging_file_delays_neither_start_nor_others(
+    serve: Serve, jobs: Jobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "START_SECONDS", 0.0)
+    jobs.python("slow", "schedule = '0 3 * * *'\ndef run(ctx):\n    return 0\n")
+    jobs.sql("accounting")
+    first = serve(jobs).load()
+    first.app.stop()
+    jobs.python("slow", gate.hangs("schedule = '0 4 * * *'"))
+    served = serve(jobs)
+    served.folder.look_seconds = 0.0
+    served.app.start()
+    assert served.names() == ["accounting"]
+    assert "slow" in served.registered(), "what is not known yet is not retired"
+    jobs.sql("other")
+    served.settle()
+    assert served.names() == ["accounting", "other"]
+    gate.open()
+    wait_until(lambda: served.look() and "slow" in served.names(), "slow")
+    assert served.schedule("slow").expr == "0 4 * * *"
+
+
+def test_what_was_late_at_first_stands_back_behind_a_live_one() -> None:
+    from tests.jobsd.test_reconcile import known, plan
+
+    late = plan({"a", "b"}, known("a", "b"), changed={"a", "b"}, late={"a"}, elsewhere={"a", "b"})
+    assert late.anew == {"b"}
+    assert not plan(set(), known("a"), first=True, unread={"a"}).retire
