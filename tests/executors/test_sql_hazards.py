@@ -162,3 +162,21 @@ def test_a_copy_that_needs_a_client_is_told_where_to(postgres: World, sql: str) 
     run = postgres.run(postgres.job())
     assert run.error is not None
     assert "a.sql:2: COPY to STDOUT or from STDIN has nobody to talk to" in run.error
+
+
+@pytest.mark.parametrize(
+    ("sql", "line"),
+    [
+        ("SELECT '${LINES}', '${LINES}';\nSELECT 1;\nSELECT nope FROM nowhere", 3),
+        ("SELECT 1;\nSELECT '${LINES}' FROM nowhere", 2),
+        ("SELECT 1;\n-- rota\nSELECT '${LINES}';\nCOMMIT;", 4),
+    ],
+)
+def test_lines_are_those_of_the_file(
+    world: World, monkeypatch: pytest.MonkeyPatch, sql: str, line: int
+) -> None:
+    monkeypatch.setenv("LINES", "a\nb\r\n\nc")
+    world.write(a=sql)
+    run = world.run(world.job())
+    assert run.error is not None
+    assert run.error.startswith(f"a.sql:{line}: "), run.error

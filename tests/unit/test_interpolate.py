@@ -374,3 +374,11 @@ def test_a_nul_in_the_text_is_told_by_its_line(dialect: str) -> None:
 def test_an_unknown_dialect_is_refused() -> None:
     with pytest.raises(Invalid, match="'oracle' is unknown; use one of duckdb, postgres, sqlite"):
         variables("SELECT 1", "oracle")
+
+
+def test_the_lines_of_the_text_before_are_known() -> None:
+    text = "'${A}' ${B}\n'${A}'\nDO $$ SELECT '${A}';\n'${A}' $$;\n${B}"
+    made = interpolate(text, {"A": "x\ny\n", "B": "1"}, "postgres")
+    assert [made.line(number) for number in range(1, made.count("\n") + 2)] == [
+        1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5,
+    ]  # fmt: skip

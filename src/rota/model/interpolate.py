@@ -85,7 +85,20 @@ def missing_message(names: Collection[str]) -> str:
     return "; ".join(told)
 
 
-def interpolate(text: str, values: Mapping[str, str], dialect: str) -> str:
+class Script(str):
+    """SQL with its variables replaced. It knows the lines of the text it was made of: `added` are
+    those that values brought along, as the first of a stretch and how many they are."""
+
+    added: tuple[tuple[int, int], ...] = ()
+
+    def line(self, made: int) -> int:
+        """The line of the text before, for a line of this one."""
+        return made - sum(
+            min(count, made + 1 - first) for first, count in self.added if first <= made
+        )
+
+
+def interpolate(text: str, values: Mapping[str, str], dialect: str) -> Script:
     """The text with every variable replaced; refused if a value cannot stand where it is asked."""
     if names := missing(text, values, dialect):
         raise Invalid(missing_message(names))
@@ -162,10 +175,12 @@ class _Rendering:
         self.lines = Lines(text, line)
         self.output: list[str] = []
         self.length = self.raws = 0
+        self.breaks = 0  # of lines, in the result so far
+        self.added: list[tuple[int, int]] = []
         self.expected: list[Token] = []  # the quotes and comments of the result
         self.placed: list[_Placed] = []
 
-    def render(self) -> str:
+    def render(self) -> Script:
         position = 0
         for token, is_code in _template(self.text, self.dialect, self.line):
             self._put(self.text[position : token.start])
@@ -180,13 +195,15 @@ class _Rendering:
             if _encloses(token) and self.raws == raws:
                 self.expected.append(Token(token.kind, start, self.length))
         self._put(self.text[position:])
-        made = "".join(self.output)
+        made = Script("".join(self.output))
+        made.added = tuple(self.added)
         self._check(made)
         return made
 
     def _put(self, text: str) -> None:
         self.output.append(text)
         self.length += len(text)
+        self.breaks += text.count("\n")
         if self.length > INTERPOLATED_LENGTH:
             raise Invalid(
                 f"the text is longer than {INTERPOLATED_LENGTH:,} characters with its variables; "
@@ -202,6 +219,7 @@ class _Rendering:
                 f"line {line}: the value of a variable in this body holds {tag}, which ends it; "
                 "use another tag"
             )
+        self.added += [(first + self.breaks, count) for first, count in made.added]
         self._put(tag + made + tag)
 
     def _put_pieces(self, token: Token) -> None:
@@ -231,6 +249,8 @@ class _Rendering:
         else:
             value = escape(value, token.kind)
         self.placed.append(_Placed(use, token.kind, self.length, self.length + len(value)))
+        if count := value.count("\n"):
+            self.added.append((self.breaks + 2, count))
         self._put(value)
 
     def _check(self, made: str) -> None:

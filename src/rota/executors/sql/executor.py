@@ -24,6 +24,7 @@ from rota.executors.sql.scripts import close_kept, prepare
 from rota.executors.sql.session import Interrupted, SqlFailed, around
 from rota.executors.sql.variables import values_of
 from rota.model.duration import parse_duration
+from rota.model.interpolate import Script
 from rota.model.job import Job
 from rota.model.limits import check_key, check_name
 from rota.model.outcome import Outcome
@@ -112,7 +113,7 @@ class SqlRun:
         return read_folder(self.spec["folder"], self.spec["files"], kind)
 
     def _run_files(
-        self, files: Sequence[StepFile], scripts: Sequence[str], place: Place
+        self, files: Sequence[StepFile], scripts: Sequence[Script], place: Place
     ) -> Outcome:
         finished, result = self.steps.done(), None
         for file, script in zip(files, scripts, strict=True):
@@ -131,7 +132,7 @@ class SqlRun:
         return Outcome(kind="succeeded", result=result)
 
     def _run_file(
-        self, file: StepFile, script: str, place: Place
+        self, file: StepFile, script: Script, place: Place
     ) -> tuple[Outcome | None, StepDone]:
         """What ends the run here, if anything does, and what the file did."""
         try:
@@ -139,9 +140,9 @@ class SqlRun:
         except LeaseLost:
             raise
         except (Interrupted, SqlFailed, RotaError) as fault:
-            return self._ended(file, fault), StepDone()
+            return self._ended(file, script, fault), StepDone()
 
-    def _execute(self, file: StepFile, script: str, place: Place) -> StepDone:
+    def _execute(self, file: StepFile, script: Script, place: Place) -> StepDone:
         if self.target.is_store and not is_autonomous(file.text):
             return self._in_store(file, script)
         return self._apart(file, script, place)
@@ -162,7 +163,7 @@ class SqlRun:
                 raise SqlFailed(f"{_first_line(fault)} (at its commit)") from fault
         return done
 
-    def _apart(self, file: StepFile, script: str, place: Place) -> StepDone:
+    def _apart(self, file: StepFile, script: Script, place: Place) -> StepDone:
         """The file first, then its record."""
         place.show_views(script, self.steps)
         session, wrapped = place.session(), not is_autonomous(file.text)
@@ -174,12 +175,12 @@ class SqlRun:
         self.steps.finish(file, done, AT_LEAST_ONCE)
         return done
 
-    def _ended(self, file: StepFile, fault: Exception) -> Outcome:
+    def _ended(self, file: StepFile, script: Script, fault: Exception) -> Outcome:
         """A file that did not do its work ends the run, and says why."""
         reason = self.interrupts.reason
         if reason is None:
-            told = fault.at(file.name) if isinstance(fault, SqlFailed) else f"{file.name}: {fault}"
-            outcome = self._failed(told)
+            failed = fault if isinstance(fault, SqlFailed) else SqlFailed(str(fault))
+            outcome = self._failed(failed.at(file.name, script))
         elif reason == STEP_TIMEOUT:
             told = f"{file.name}: timed out after {self.step_timeout} (step_timeout)"
             outcome = Outcome(kind="timed_out", error=told)

@@ -13,7 +13,7 @@ from rota.executors.sql.files import read_text, step_file
 from rota.executors.sql.places import Place
 from rota.executors.sql.session import SqlFailed, around
 from rota.executors.targets import Target
-from rota.model.interpolate import interpolate, missing, missing_message
+from rota.model.interpolate import Script, interpolate, missing, missing_message
 from rota.model.redact import hide_values
 from rota.model.sql_script import is_autonomous, own_transaction
 from rota.model.steps import StepFile
@@ -22,7 +22,7 @@ _kept: dict[str, Instance] = {}
 _guard = threading.Lock()
 
 
-def prepare(files: Sequence[StepFile], values: Mapping[str, str], dialect: str) -> list[str]:
+def prepare(files: Sequence[StepFile], values: Mapping[str, str], dialect: str) -> list[Script]:
     """The SQL of every file. Invalid names everything that is missing, before anything runs."""
     unset = _missing(files, values, dialect)
     if unset:
@@ -35,15 +35,15 @@ def _missing(files: Iterable[StepFile], values: Mapping[str, str], dialect: str)
     return tuple(dict.fromkeys(found))
 
 
-def _script(file: StepFile, values: Mapping[str, str], dialect: str) -> str:
+def _script(file: StepFile, values: Mapping[str, str], dialect: str) -> Script:
     try:
         script = interpolate(file.text, values, dialect)
     except Invalid as fault:
         raise Invalid(f"{file.name}: {fault}") from None
     if not is_autonomous(file.text) and (line := own_transaction(script, dialect)):
         raise Invalid(
-            f"{file.name}:{line}: begins or ends a transaction, but each file runs in one of its "
-            "own; remove that, or begin the file with `-- rota: autonomous`"
+            f"{file.name}:{script.line(line)}: begins or ends a transaction, but each file runs in "
+            "one of its own; remove that, or begin the file with `-- rota: autonomous`"
         )
     return script
 
@@ -65,7 +65,7 @@ def run_script(target_url: str, path: Path, variables: Mapping[str, str] | None 
         with around(session, wrapped=wrapped, stopped=lambda: False):
             session.run(script, lambda: None)
     except SqlFailed as fault:
-        raise StorageError(hide_values(fault.at(path.name), values)) from None
+        raise StorageError(hide_values(fault.at(path.name, script), values)) from None
     except RotaError as fault:
         raise type(fault)(hide_values(f"{path.name}: {fault}", values)) from None
     finally:

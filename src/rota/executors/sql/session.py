@@ -11,21 +11,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
+from rota.model.interpolate import Script
 from rota.model.steps import StepDone
 
 FETCH_ROWS = 1_000
 
 
 class SqlFailed(Exception):
-    """A statement failed, or was refused; `line` is where it stands in its script."""
+    """A statement failed, or was refused; `line` is where it stands in its script, if known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.message, self.line = message, line
 
-    def at(self, name: str) -> str:
-        """The message with the place: file and line."""
-        return f"{name}:{self.line}: {self.message}" if self.line else f"{name}: {self.message}"
+    def at(self, name: str, script: Script) -> str:
+        """The message with the place: the file that the script was made of, and its line."""
+        place = f"{name}:{script.line(self.line)}" if self.line else name
+        return f"{place}: {self.message}"
 
 
 class Interrupted(Exception):
