@@ -526,6 +526,16 @@ def test_a_delay_schedule_waits_for_the_end_of_its_run(store: Store, clock: Virt
     assert repeat(store, clock, 1) == [1]
 
 
+def test_a_delay_schedule_does_not_go_back_with_the_clock(
+    store: Store, clock: VirtualClock
+) -> None:
+    delay_schedule(store, clock)
+    fired_at = clock.moment
+    clock.moment -= timedelta(minutes=1)
+    settle(store, claim_one(store))
+    assert store.schedule_named("schedule").next_fire_at == fired_at + timedelta(seconds=10)
+
+
 def test_a_delay_schedule_waits_for_the_last_attempt(store: Store, clock: VirtualClock) -> None:
     delay_schedule(store, clock)
     retry = Retry(max_attempts=2, backoff="none")

@@ -389,12 +389,13 @@ SELECT id, expr, last_fired_at FROM {prefix}schedules
  WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]'))) AND next_fire_at = :waiting_at;
 
 -- name: restart_delay_schedule
--- A schedule that counts from the end of its run: the run has ended, the clock starts.
+-- A schedule that counts from the end of its run: the run has ended, the clock starts. After a step
+-- of the clock it may say less than when the run was fired: the cursor does not go back with it.
 UPDATE {prefix}schedules
-   SET next_fire_at = CASE WHEN {now} + to_microseconds(
+   SET next_fire_at = CASE WHEN greatest({now}, last_fired_at) + to_microseconds(
                                     CAST(:interval_seconds::DOUBLE * 1000000 AS BIGINT)) > ends_at
                            THEN NULL
-                           ELSE {now} + to_microseconds(
+                           ELSE greatest({now}, last_fired_at) + to_microseconds(
                                     CAST(:interval_seconds::DOUBLE * 1000000 AS BIGINT)) END
  WHERE id = :id AND next_fire_at = :waiting_at;
 

@@ -537,11 +537,14 @@ SELECT id, expr, last_fired_at FROM {prefix}schedules
  WHERE id = ANY (:ids::bigint[]) AND next_fire_at = :waiting_at;
 
 -- name: restart_delay_schedule
--- A schedule that counts from the end of its run: the run has ended, the clock starts.
+-- A schedule that counts from the end of its run: the run has ended, the clock starts. After a step
+-- of the clock it may say less than when the run was fired: the cursor does not go back with it.
 UPDATE {prefix}schedules
-   SET next_fire_at = CASE WHEN {now} + make_interval(secs => :interval_seconds) > ends_at
+   SET next_fire_at = CASE WHEN greatest({now}, last_fired_at)
+                                + make_interval(secs => :interval_seconds) > ends_at
                            THEN NULL
-                           ELSE {now} + make_interval(secs => :interval_seconds) END
+                           ELSE greatest({now}, last_fired_at)
+                                + make_interval(secs => :interval_seconds) END
  WHERE id = :id AND next_fire_at = :waiting_at;
 
 -- name: lock_schedules

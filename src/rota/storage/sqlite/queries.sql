@@ -305,11 +305,14 @@ SELECT id, expr, last_fired_at FROM {prefix}schedules
  WHERE id IN (SELECT value FROM json_each(:ids)) AND next_fire_at = :waiting_at;
 
 -- name: restart_delay_schedule
--- A schedule that counts from the end of its run: the run has ended, the clock starts.
+-- A schedule that counts from the end of its run: the run has ended, the clock starts. After a step
+-- of the clock it may say less than when the run was fired: the cursor does not go back with it.
 UPDATE {prefix}schedules
-   SET next_fire_at = CASE WHEN {now} + CAST(:interval_seconds * 1000000 AS INTEGER) > ends_at
+   SET next_fire_at = CASE WHEN max({now}, coalesce(last_fired_at, {now}))
+                                + CAST(:interval_seconds * 1000000 AS INTEGER) > ends_at
                            THEN NULL
-                           ELSE {now} + CAST(:interval_seconds * 1000000 AS INTEGER) END
+                           ELSE max({now}, coalesce(last_fired_at, {now}))
+                                + CAST(:interval_seconds * 1000000 AS INTEGER) END
  WHERE id = :id AND next_fire_at = :waiting_at;
 
 -- name: lock_schedules
