@@ -179,7 +179,9 @@ def _check_restart(rec: Recorder, commit: Commit, before: Any, after: Any) -> No
     interval = _calendar(after.kind, after.expr, after.timezone, after.dst).interval
     if before.next_fire_at != NEVER or after.anchor != "delay" or interval is None:
         raise Violation(f"{commit.verb} moved the cursor of {after.name}")
-    expected: int | None = commit.now + interval // timedelta(microseconds=1)
+    # A clock that was stepped back takes no cursor along.
+    begins = max(commit.now, after.last_fired_at or 0)
+    expected: int | None = begins + interval // timedelta(microseconds=1)
     if after.ends_at is not None and expected > after.ends_at:
         expected = None
     if after.next_fire_at != expected:
