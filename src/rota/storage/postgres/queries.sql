@@ -703,9 +703,11 @@ DELETE FROM {prefix}job_texts WHERE hash = ANY (:hash::text[]);
 SELECT count(*) AS files, coalesce(sum(size), 0)::bigint AS bytes FROM {prefix}files;
 
 -- name: insert_file
+WITH t AS MATERIALIZED (SELECT {now} AS now)
 INSERT INTO {prefix}files (id, name, content_type, size, sha256, job, run_id, created_at, until, content)
-VALUES (:id, :name, :content_type, :size::bigint, :digest, :job, :run_id::uuid, {now},
-        {now} + make_interval(secs => :ttl_seconds), :content::bytea)
+SELECT :id, :name, :content_type, :size::bigint, :digest, :job, :run_id::uuid, now,
+       now + make_interval(secs => :ttl_seconds::float8), :content::bytea
+  FROM t
 RETURNING id, name, content_type, size, sha256, job, run_id::text, created_at, until;
 
 -- name: kept_file
