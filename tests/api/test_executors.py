@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -218,7 +219,9 @@ def test_a_process_without_the_package_leaves_its_runs_alone(
     with pytest.raises(rota.Conflict, match="only be cancelled where its executor is installed"):
         elsewhere.control.cancel(waiting.id)
     elsewhere.start()
-    wait_until(lambda: elsewhere._service.loops["rescue"].stepped_at > 0)  # type: ignore[union-attr]
+    wait_until(lambda: bool(elsewhere.storage.expired_runs(1)))
+    began, rescue = time.monotonic(), elsewhere._service.loops["rescue"]  # type: ignore[union-attr]
+    wait_until(lambda: rescue.stepped_at > began)
     assert elsewhere.control.run(gone.id).state == "running"
     assert elsewhere.control.run(waiting.id).state == "waiting"
     assert tally() == []

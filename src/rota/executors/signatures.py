@@ -111,19 +111,6 @@ def signature_of(function: Function) -> Signature:
     return handler_of(function).signature
 
 
-def encode_args(job: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as plain JSON values: dates, UUIDs, enums, dataclasses become what JSON has."""
-    encoded = {}
-    for name, value in args.items():
-        try:
-            encoded[name] = msgspec.to_builtins(value, str_keys=True)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise BadArguments(
-                f"job {job!r}: {name!r} is a {type(value).__name__} that JSON cannot carry: {error}"
-            ) from None
-    return encoded
-
-
 def _plain(hint: Any) -> tuple[str, ...] | None:
     try:
         return PLAIN.get(hint)

@@ -16,7 +16,6 @@ from rota.model.policies import ISOLATION, choose
 from rota.model.retry import Retry
 from rota.model.signature import Signature
 
-SOURCES = ("file", "code", "api")
 # Where a file job lies on this machine: no part of its version, which its content makes.
 PLACES = frozenset({"folder", "file"})
 # How the error of a job begins whose files are gone.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
+from rota.errors import WrongSchema
 from rota.model.result import Result
 
 Row = dict[str, Any]
@@ -20,6 +21,26 @@ T = TypeVar("T")
 # process could die. The simulation and the fault tests put a crash here.
 Probe = Callable[[str], None]
 Clock = Callable[[], datetime]
+
+
+def system_clock() -> datetime:
+    """The clock of engines without a server: they live on one machine."""
+    return datetime.now(UTC)
+
+
+def check_version(current: int, newest: int, shown: str, place: str = "") -> None:
+    """Refuse a store that this version of Rota does not understand; `shown` names it."""
+    if current == 0:
+        raise WrongSchema(f"{shown} holds no Rota store{place} yet; run `rota migrate`")
+    if current < newest:
+        raise WrongSchema(
+            f"{shown} has schema {current}, this Rota needs {newest}; run `rota migrate`"
+        )
+    if current > newest:
+        raise WrongSchema(
+            f"{shown} has schema {current}, made by a newer Rota (this one knows {newest}); "
+            "upgrade Rota on this machine"
+        )
 
 
 class Transaction(Protocol):

@@ -14,28 +14,23 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
 
 from rota.duckdb_instances import MEMORY, open_instance
-from rota.errors import Unavailable, WrongConnection, WrongSchema
+from rota.errors import Unavailable, WrongConnection
 from rota.model.result import Result
 from rota.storage.duckdb.connect import check_name, in_transaction, open_cursor, raw_connection
 from rota.storage.duckdb.faults import translate
 from rota.storage.duckdb.select import select
 from rota.storage.duckdb.step import DuckdbStep
 from rota.storage.duckdb.transaction import DuckdbTransaction, Statement, Undone
-from rota.storage.engine import Clock, Probe, Row, T, Transaction
+from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
 from rota.storage.statements import load_migrations, load_statements
 
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
-
-
-def system_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 class DuckdbEngine:
@@ -287,17 +282,7 @@ class DuckdbEngine:
         """Refuse a store that this version of Rota does not understand."""
         current = self._current_version()
         newest = load_migrations("duckdb", self._substitutions)[-1][0]
-        if current == 0:
-            raise WrongSchema(f"{self.path} holds no Rota store yet; run `rota migrate`")
-        if current < newest:
-            raise WrongSchema(
-                f"{self.path} has schema {current}, this Rota needs {newest}; run `rota migrate`"
-            )
-        if current > newest:
-            raise WrongSchema(
-                f"{self.path} has schema {current}, made by a newer Rota (this one knows "
-                f"{newest}); upgrade Rota on this machine"
-            )
+        check_version(current, newest, self.path)
 
     def _current_version(self) -> int:
         with self._reader() as cursor:

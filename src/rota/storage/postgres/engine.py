@@ -19,9 +19,9 @@ from weakref import WeakSet
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from rota.errors import Unavailable, WrongConnection, WrongSchema
+from rota.errors import Unavailable, WrongConnection
 from rota.model.result import Result
-from rota.storage.engine import Clock, Probe, Row, T, Transaction
+from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version
 from rota.storage.postgres.callers import check_transaction, raw_connection
 from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
 from rota.storage.postgres.faults import REPEATABLE, translate
@@ -291,19 +291,7 @@ class PostgresEngine:
         """Refuse a store that this version of Rota does not understand."""
         current, shown = self._version(), self.address.shown
         newest = load_migrations("postgres", self._substitutions)[-1][0]
-        if current == 0:
-            raise WrongSchema(
-                f"{shown} holds no Rota store in schema {self.schema} yet; run `rota migrate`"
-            )
-        if current < newest:
-            raise WrongSchema(
-                f"{shown} has schema {current}, this Rota needs {newest}; run `rota migrate`"
-            )
-        if current > newest:
-            raise WrongSchema(
-                f"{shown} has schema {current}, made by a newer Rota (this one knows {newest}); "
-                "upgrade Rota on this machine"
-            )
+        check_version(current, newest, shown, f" in schema {self.schema}")
 
     def _version(self) -> int:
         return self._read(PostgresTransaction.version)

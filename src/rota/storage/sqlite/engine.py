@@ -15,7 +15,6 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic
@@ -30,7 +29,7 @@ from rota.errors import (
     WrongSchema,
 )
 from rota.model.result import Result
-from rota.storage.engine import Clock, Probe, Row, T, Transaction
+from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
 from rota.storage.sqlite.connect import BUSY_SECONDS, raw_connection, split_statements, use_wal
 from rota.storage.sqlite.select import select
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
@@ -42,10 +41,6 @@ GROUP = 1_000
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
 OLDEST_SQLITE = (3, 37, 0)
-
-
-def system_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 class SqliteEngine:
@@ -350,17 +345,7 @@ class SqliteEngine:
         with _translated(self):
             current = self._version(self._writer)
         newest = load_migrations("sqlite", self._substitutions)[-1][0]
-        if current == 0:
-            raise WrongSchema(f"{self.path} holds no Rota store yet; run `rota migrate`")
-        if current < newest:
-            raise WrongSchema(
-                f"{self.path} has schema {current}, this Rota needs {newest}; run `rota migrate`"
-            )
-        if current > newest:
-            raise WrongSchema(
-                f"{self.path} has schema {current}, made by a newer Rota (this one knows "
-                f"{newest}); upgrade Rota on this machine"
-            )
+        check_version(current, newest, self.path)
 
     def _version(self, connection: sqlite3.Connection) -> int:
         known = connection.execute(
