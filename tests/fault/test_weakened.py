@@ -24,6 +24,7 @@ SHOWN_BY = {
     "rescue that does not look at the lease": ("kills", 6, {"I5", "I6"}),
 }
 
+SEEDS = range(3, 9)
 
 # The last one never comes to rest, and that takes its time to be sure of.
 LONG = "rescue that does not look at the lease"
@@ -45,16 +46,24 @@ def test_the_campaign_fails_without_a_rule(
     part, times, expected = SHOWN_BY[rule]
     server = request.getfixturevalue("postgres_server") if engine == "postgres" else None
     bench = Bench(zygote, tmp_path / "work", server, archives=tmp_path / "kept")
-    with pytest.raises(Failed) as failed:
-        bench.run(part, engine, seed=3, times=times, environment={"ROTA_TEST_WEAKEN": rule})
-    told = str(failed.value)
-    assert f"python scripts/faults.py --part {part} --engine {engine} --seed 3" in told
+    seed, told = _first_failure(bench, part, engine, times, rule)
+    assert f"python scripts/faults.py --part {part} --engine {engine} --seed {seed}" in told
     (archive,) = (tmp_path / "kept").iterdir()
     assert str(archive) in told
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path / "again", filter="data")
     violations = check(History.load(tmp_path / "again"))
     assert {one.rule for one in violations} & expected, told
+
+
+def _first_failure(bench: Bench, part: str, engine: str, times: int, rule: str) -> tuple[int, str]:
+    """Whether a fault hits the moment that the rule guards is chance: a few tries find it."""
+    for seed in SEEDS:
+        try:
+            bench.run(part, engine, seed=seed, times=times, environment={"ROTA_TEST_WEAKEN": rule})
+        except Failed as failed:
+            return seed, str(failed)
+    pytest.fail(f"{rule}: nothing was broken in {len(SEEDS)} tries")
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
