@@ -276,6 +276,20 @@ def test_runs_are_filtered_by_what_they_are(store: Store, clock: VirtualClock) -
     assert store.list_runs(schedule_id=schedule.id, state="dead", limit=9) == []
 
 
+def test_runs_are_counted_by_what_they_are(store: Store, clock: VirtualClock) -> None:
+    schedule = put_schedule(store, job="other")
+    enqueue_many(store, 3)
+    enqueue(store, queue="heavy")
+    clock.advance("10s")
+    tick(store)
+    assert store.count_matching_runs("queued", limit=9) == 5
+    assert store.count_matching_runs("queued", limit=2) == 2
+    assert store.count_matching_runs("queued", job="job", limit=9) == 4
+    assert store.count_matching_runs("queued", job="job", queue="heavy", limit=9) == 1
+    assert store.count_matching_runs("queued", schedule_id=schedule.id, limit=9) == 1
+    assert store.count_matching_runs("dead", limit=9) == 0
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
     ids = [f"{start}-0000-4000-8000-000000000000" for start in ("aaaa0000", "aaaa1111", "bbbb0000")]
     for run_id in ids:

@@ -137,18 +137,21 @@ ACT = (
     ),
     Command(
         "cancel", "operate:cancel", "Cancel a run, also one that is running.",
-        ("rota cancel 01997f3a-2c --reason 'wrong day'",),
-        "A run that is running is asked to end, and its worker ends it.",
+        ("rota cancel 01997f3a-2c --reason 'wrong day'", "rota cancel --all --schedule nightly"),
+        "A run that is running is asked to end, and its worker ends it. With --all every run that "
+        "the filter finds and that has not ended.",
     ),
     Command(
         "redo", "operate:redo", "Start over a run that has ended.",
-        ("rota redo 01997f3a-2c", "rota redo 01997f3a-2c --from 02_load.sql"),
-        "A run of SQL files goes on at the first one that is not done.",
+        ("rota redo 01997f3a-2c", "rota redo 01997f3a-2c --from 02_load.sql",
+         "rota redo --all --job rollup --latest"),
+        "A run of SQL files goes on at the first one that is not done. With --all every dead run "
+        "that the filter finds, or those of another --state.",
     ),
     Command(
         "delete", "operate:delete", "Delete a run with its attempts and logs.",
-        ("rota delete 01997f3a-2c",),
-        "Cancel it first if it is running.",
+        ("rota delete 01997f3a-2c", "rota delete --all --state dead --job rollup"),
+        "Cancel it first if it is running. With --all every run in --state that the filter finds.",
     ),
 )  # fmt: skip
 GROUPS = {"Start": START, "Look": LOOK, "Act": ACT}

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from rota.cli.bulk import check_choice, do_all
 from rota.cli.find import find_run, run_or_none, schedule_or_none
-from rota.cli.options import HERE, Where
+from rota.cli.main import OK
+from rota.cli.options import HERE, ONE, Many, Where
 from rota.cli.output import say, say_json
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import operating
@@ -19,7 +21,7 @@ from rota.model.schedule import Schedule
 from rota.model.transitions import RUNNING
 
 Reason = Annotated[str | None, Parameter(metavar="TEXT")]
-RunId = Annotated[str, Parameter(name="RUN")]
+MaybeRun = Annotated[str | None, Parameter(name="RUN")]
 Target = Annotated[str | None, Parameter(name="X")]
 Queue = Annotated[str | None, Parameter(metavar="NAME")]
 
@@ -135,7 +137,14 @@ def drop(
     _done(f"schedule {schedule} is dropped", {"schedule": schedule, "dropped": True}, where)
 
 
-def cancel(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None:
+def cancel(
+    run: MaybeRun = None,
+    /,
+    *,
+    reason: Reason = None,
+    many: Many = ONE,
+    where: Where = HERE,
+) -> int:
     """Cancel a run. One that is running is asked to end by its worker.
 
     Parameters
@@ -145,21 +154,26 @@ def cancel(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None
     reason
         Kept with the run.
     """
+    check_choice(run, many, "cancel")
     with operating(where) as control:
+        if run is None:
+            return do_all(control, "cancel", many, reason=reason, where=where)
         told = control.cancel(find_run(control, run).id, reason)
     asked = told.state == RUNNING
     _done_run(told, "is running and asked to end" if asked else "is cancelled", where)
+    return OK
 
 
 def redo(
-    run: RunId,
+    run: MaybeRun = None,
     /,
     *,
     from_step: Annotated[str | None, Parameter(name="--from", metavar="STEP")] = None,
     latest: bool = False,
     reason: Reason = None,
+    many: Many = ONE,
     where: Where = HERE,
-) -> None:
+) -> int:
     """Start over a run that has ended. A SQL run goes on at its first step that is not done.
 
     Parameters
@@ -173,13 +187,26 @@ def redo(
     reason
         Kept with the run.
     """
+    check_choice(run, many, "redo")
+    if run is None and from_step is not None:
+        raise Invalid("--from belongs to one run; with --all use --latest, or neither")
     with operating(where) as control:
+        if run is None:
+            return do_all(control, "redo", many, reason=reason, where=where, latest=latest)
         told = control.redo(find_run(control, run).id, reason, from_step=from_step, latest=latest)
     how = "starts over" if from_step is None else f"goes on at step {from_step}"
     _done_run(told, f"{how}; it is {told.state}", where)
+    return OK
 
 
-def delete(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None:
+def delete(
+    run: MaybeRun = None,
+    /,
+    *,
+    reason: Reason = None,
+    many: Many = ONE,
+    where: Where = HERE,
+) -> int:
     """Delete a run with its attempts and logs. One that is running must be cancelled first.
 
     Parameters
@@ -189,10 +216,14 @@ def delete(run: RunId, /, *, reason: Reason = None, where: Where = HERE) -> None
     reason
         Kept in the audit.
     """
+    check_choice(run, many, "delete")
     with operating(where) as control:
+        if run is None:
+            return do_all(control, "delete", many, reason=reason, where=where)
         run_id = find_run(control, run).id
         control.delete(run_id, reason)
     _done(f"run {run_id} is deleted", {"id": run_id, "deleted": True}, where)
+    return OK
 
 
 def _one_of(thing: str | None, queue: str | None, dispatch: bool) -> None:

@@ -30,5 +30,35 @@ class Where(Show):
     """Read settings from this file instead of rota.toml."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Many:
+    """Which runs, where many are meant."""
+
+    all: bool = False
+    """Every run that the options below find. Asks before it does so."""
+
+    job: Annotated[str | None, Parameter(metavar="NAME")] = None
+    """With --all: only runs of this job."""
+
+    schedule: Annotated[str | None, Parameter(metavar="NAME")] = None
+    """With --all: only runs that this schedule made."""
+
+    queue: Annotated[str | None, Parameter(metavar="NAME")] = None
+    """With --all: only runs in this queue."""
+
+    state: Annotated[str | None, Parameter(metavar="STATE")] = None
+    """With --all: only runs in this state."""
+
+    yes: bool = False
+    """With --all: do not ask."""
+
+    @property
+    def filters(self) -> list[str]:
+        """The options that were given."""
+        names = ("job", "schedule", "queue", "state")
+        return [f"--{name}" for name in names if getattr(self, name) is not None]
+
+
 # Defaults of parameters: immutable, so one of each is enough.
-SHOW, HERE = Show(), Where()
+SHOW, HERE, ONE = Show(), Where(), Many()

@@ -17,6 +17,7 @@ import msgspec
 
 from rota import errors
 from rota.errors import Invalid, RotaError, Unavailable
+from rota.flow.bulk import Bulk
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
 from rota.flow.explain import Coming, Explanation
@@ -42,17 +43,19 @@ LOOKS = (
     "now", "overview", "jobs", "job", "jobs_named", "schedules", "schedule", "schedule_name",
     "running_by_schedule", "runs", "run", "runs_beginning", "attempts", "steps", "logs", "events",
     "audit", "occurrences", "changes", "queues", "workers", "locks", "explain", "why", "select",
+    "count_runs",
 )  # fmt: skip
 ACTS = (
     "enqueue", "trigger", "trigger_job", "cancel", "redo", "delete", "pause_run", "resume_run",
     "put_schedule", "pause", "resume", "drop", "pause_runs", "resume_runs", "cancel_runs",
     "pause_queue", "resume_queue", "pause_dispatch", "resume_dispatch", "prune", "adopt",
+    "bulk",
 )  # fmt: skip
 CALLS = frozenset(LOOKS + ACTS)
 
 NOUNS = (
     Run, Schedule, Job, Retry, Signature, Parameter, Enqueued, Options, Explanation, Coming,
-    Result, Column,
+    Result, Column, Bulk,
 )  # fmt: skip
 
 # Who asks must give a good schedule. Who answers may have a broken one, and shows it.

@@ -15,6 +15,7 @@ import msgspec
 
 from rota.errors import Conflict, Invalid, Unknown
 from rota.executors.protocol import HearsTermination
+from rota.flow.bulk import CANCEL, DELETE, PAUSE, REDO, RESUME, Bulk, bulk_states, do_page
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
 from rota.flow.files import list_files
@@ -23,6 +24,7 @@ from rota.flow.settle import FindHearer, asking
 from rota.model.duration import parse_instant
 from rota.model.job import Job
 from rota.model.limits import (
+    BULK_RUNS,
     PAGE,
     REASON_LENGTH,
     SELECT_ROWS,
@@ -39,7 +41,7 @@ from rota.model.result import Result
 from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run, begins_run_id
 from rota.model.schedule import Schedule
-from rota.model.transitions import CANCELLED, STATES, sources
+from rota.model.transitions import CANCELLED, STATES
 from rota.storage.protocol import Actor, Storage
 
 SHORTEST_ID = 6
@@ -360,6 +362,60 @@ class Control:
         self.storage.delete_run(run_id, _reason(reason), self.actor)
         self.changed()
 
+    # Many runs
+
+    def bulk(
+        self,
+        verb: str,
+        state: str,
+        *,
+        job: str | None = None,
+        schedule: str | None = None,
+        queue: str | None = None,
+        before: int | None = None,
+        reason: str | None = None,
+        latest: bool = False,
+        limit: int = PAGE,
+    ) -> Bulk:
+        """Redo, cancel, delete, pause or resume one page of the runs that a filter finds, newest
+        first; `before` of the answer asks for the next page. A run that changes meanwhile is left
+        out. `latest` is for redo."""
+        (state,) = bulk_states(verb, state)
+        change: dict[str, Callable[[str], object]] = {
+            REDO: lambda run_id: self.redo(run_id, reason, latest=latest),
+            CANCEL: lambda run_id: self.cancel(run_id, reason),
+            DELETE: lambda run_id: self.delete(run_id, reason),
+            PAUSE: lambda run_id: self.pause_run(run_id, reason),
+            RESUME: lambda run_id: self.resume_run(run_id, reason),
+        }
+        found = self.storage.list_runs(
+            job=job,
+            schedule_id=None if schedule is None else self.storage.schedule_named(schedule).id,
+            state=state,
+            queue=queue,
+            before=before,
+            limit=_page(limit),
+        )
+        return do_page(found, change[verb], limit)
+
+    def count_runs(
+        self,
+        state: str,
+        *,
+        job: str | None = None,
+        schedule: str | None = None,
+        queue: str | None = None,
+        limit: int = BULK_RUNS,
+    ) -> int:
+        """How many runs a filter finds; no more than `limit` are counted."""
+        return self.storage.count_matching_runs(
+            state,
+            job=job,
+            schedule_id=None if schedule is None else self.storage.schedule_named(schedule).id,
+            queue=queue,
+            limit=check_whole(limit, "limit", 1, BULK_RUNS),
+        )
+
     def _hearer(self, run: Run) -> HearsTermination | None:
         try:
             return self.hearer_of(run.job)
@@ -416,15 +472,15 @@ class Control:
 
     def pause_runs(self, schedule: str, reason: str | None = None) -> int:
         """Hold back every run of a schedule that has not ended; how many."""
-        return self._each(schedule, "pause", lambda run: self.pause_run(run.id, reason))
+        return self._each(schedule, PAUSE, reason)
 
     def resume_runs(self, schedule: str, reason: str | None = None) -> int:
         """Let every paused run of a schedule go on; how many."""
-        return self._each(schedule, "resume", lambda run: self.resume_run(run.id, reason))
+        return self._each(schedule, RESUME, reason)
 
     def cancel_runs(self, schedule: str, reason: str | None = None) -> int:
         """End every run of a schedule that has not ended; how many."""
-        return self._each(schedule, "cancel", lambda run: self.cancel(run.id, reason))
+        return self._each(schedule, CANCEL, reason)
 
     def cancel_retired(self, origin: str) -> int:
         """End the runs of jobs whose files are gone, but for those that run; how many."""
@@ -438,19 +494,15 @@ class Control:
                 break
         return ended
 
-    def _each(self, schedule: str, event: str, change: Callable[[Run], object]) -> int:
-        """Only runs in a state where `event` is legal; one that changes meanwhile is left out."""
-        schedule_id, changed = self.storage.schedule_named(schedule).id, 0
-        for state in sources(event):
+    def _each(self, schedule: str, verb: str, reason: str | None) -> int:
+        changed = 0
+        for state in bulk_states(verb, None):
             before = None
-            while runs := self.storage.list_runs(
-                schedule_id=schedule_id, state=state, before=before, limit=PAGE
-            ):
-                before = runs[-1].seq
-                for run in runs:
-                    with suppress(Conflict, Unknown):
-                        change(run)
-                        changed += 1
+            while True:
+                page = self.bulk(verb, state, schedule=schedule, before=before, reason=reason)
+                changed, before = changed + page.done, page.before
+                if before is None:
+                    break
         return changed
 
     def pause_queue(self, name: str, reason: str | None = None) -> None:

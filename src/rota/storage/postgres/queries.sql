@@ -1258,6 +1258,15 @@ SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at
    AND (:job::text IS NULL OR job = :job)
  ORDER BY seq DESC LIMIT :limit;
 
+-- name: count_matching_runs
+-- No further than the limit: who asks wants to know how many, and not to wait for it.
+SELECT count(*) AS runs FROM (
+    SELECT 1 FROM {prefix}runs
+     WHERE state = :state AND (:job::text IS NULL OR job = :job)
+       AND (:queue::text IS NULL OR queue = :queue)
+       AND (:schedule_id::bigint IS NULL OR schedule_id = :schedule_id)
+     LIMIT :limit) AS found;
+
 -- name: list_attempts
 SELECT run_seq, number, worker_id, started_at, finished_at, outcome, error
   FROM {prefix}attempts WHERE run_seq = :seq ORDER BY number LIMIT :limit;

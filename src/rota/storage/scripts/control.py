@@ -189,6 +189,20 @@ class ControlScript(SettleScript, RescueScript):
                 return [rows.run(row) for row in recent]
         return [rows.run(row) for row in self.engine.read(lambda tx: tx.all(name, **params))]
 
+    def count_matching_runs(
+        self,
+        state: str,
+        *,
+        job: str | None = None,
+        schedule_id: int | None = None,
+        queue: str | None = None,
+        limit: int,
+    ) -> int:
+        """How many runs there are like this; counting ends at `limit`."""
+        params = {"state": state, "job": job, "queue": queue, "schedule_id": schedule_id}
+        row = self.engine.read(lambda tx: tx.one("count_matching_runs", limit=limit, **params))
+        return 0 if row is None else int(row["runs"])
+
     def run_ids(self, prefix: str, *, limit: int) -> list[str]:
         """Ids that begin like this, by the index; the caller has checked that one can."""
         low, high = prefix + RUN_ID[len(prefix) :], prefix + RUN_ID.replace("0", "f")[len(prefix) :]
