@@ -48,7 +48,7 @@ class Verdict:
 
 UNITS = {
     "rate": "/s", "p50": "ms", "p99": "ms", "seconds": "s", "percent": "%", "mb": "MB",
-    "import": "s", "cli": "s", "up": "s",
+    "import": "s", "help": "s", "cli": "s", "up": "s",
 }  # fmt: skip
 
 POSTGRES, SQLITE = "postgres", "sqlite"
@@ -82,7 +82,8 @@ ROWS = (
     _most("idle worker, CPU", POSTGRES, "idle", "percent", 0.5),
     _most("idle worker, memory", POSTGRES, "idle", "mb", 60),
     _most("start-up: import rota", POSTGRES, "start", "import", 0.15),
-    _most("start-up: a command", POSTGRES, "start", "cli", 0.3),
+    _most("start-up: rota --help", POSTGRES, "start", "help", 0.3),
+    _most("start-up: rota runs", POSTGRES, "start", "cli", 0.3),
     _most("start-up: rota up has begun a run", POSTGRES, "start", "up", 1),
     _most("10,000 schedules due at once", POSTGRES, "herd", "seconds", 0.6),
     _most("100,000 schedules due at once", POSTGRES, "herd100k", "seconds", 3.5),

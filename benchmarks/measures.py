@@ -172,7 +172,7 @@ def herd(schedules: int) -> Measure:
 def measure_start(program: Program, servers: Servers, size: Size) -> Values:
     with servers.database(program.engine) as url:
         said = ask([sys.executable, str(HERE / "startup.py"), url], LONGEST_SECONDS)
-    return {name: float(said[name][0]) for name in ("import", "cli", "up")}
+    return {name: float(said[name][0]) for name in ("import", "help", "cli", "up")}
 
 
 MEASURES: dict[str, Measure] = {

@@ -13,7 +13,7 @@ PAGE = DOCS / "benchmarks.md"
 
 KEYS = {
     "latency": ("p50", "p99"), "own": ("p50", "p99"), "due": ("p50", "p99"),
-    "idle": ("percent", "mb"), "start": ("import", "cli", "up"),
+    "idle": ("percent", "mb"), "start": ("import", "help", "cli", "up"),
     "herd": ("seconds",), "herd100k": ("seconds",),
 }  # fmt: skip
 REDIS = {"redis": "Redis, not synced: shown and not compared"}

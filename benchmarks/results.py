@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 # Less is better for these; of the rest more is better.
-SMALL_IS_GOOD = frozenset({"p50", "p99", "seconds", "percent", "mb", "import", "cli", "up"})
+SMALL_IS_GOOD = frozenset({"p50", "p99", "seconds", "percent", "mb", "import", "help", "cli", "up"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
     python startup.py URL
 
-Speaks as peers/common.py tells: import S, cli S, up S.
+Speaks as peers/common.py tells: import S, help S (`rota --help`), cli S (`rota runs`), up S.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def importing() -> float:
     return float(done.stdout)
 
 
-def command_line(url: str) -> float:
+def command_line(*args: str) -> float:
     began = time.perf_counter()
-    subprocess.run([ROTA, "runs", "--database", url], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([ROTA, *args], stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - began
 
 
@@ -76,4 +76,5 @@ if __name__ == "__main__":
     importing()  # once for the caches of the disk
     say("import", importing())
     say("up", up(sys.argv[1]))
-    say("cli", command_line(sys.argv[1]))
+    say("help", command_line("--help"))
+    say("cli", command_line("runs", "--database", sys.argv[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -208,6 +207,8 @@ def _from_file(file: Path | None) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError) as fault:
         raise Invalid(f"settings file {path} cannot be read: {fault}") from None
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:

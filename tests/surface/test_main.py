@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_help_lists_every_command(cli: Cli) -> None:
         answer = cli(*flags)
         assert answer.code == 0
         for command in COMMANDS:
-            assert f"{command.name}: {command.help}" in answer.out
+            assert re.search(rf"^  {command.name} +{re.escape(command.help)}$", answer.out, re.M)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -137,8 +138,20 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "unwanted"),
     [
+        (["--help"], {"cyclopts", "rich", "msgspec", "sqlite3", "rota.config"}),
         (["next", "@daily"], {"rich", "asyncio", "msgspec", "sqlite3", "rota.app", "rota.config"}),
-        (["runs"], {"rich", "asyncio", "psycopg", "rota.app", "rota.executors.python"}),
+        (
+            ["runs"],
+            {
+                "rich",
+                "asyncio",
+                "importlib.resources",
+                "rota.executors.context",
+                "psycopg",
+                "rota.app",
+                "rota.executors.python",
+            },
+        ),
     ],
 )
 def test_a_command_loads_only_what_it_needs(args: list[str], unwanted: set[str]) -> None:

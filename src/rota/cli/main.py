@@ -1,7 +1,7 @@
 """`rota`: which commands there are, and what becomes of their errors.
 
 Nothing is imported for a command that is not asked for: each is a path, resolved when it is used,
-and its summary stands here so that `rota --help` needs none of them.
+and its summary stands here so that `rota --help` needs none of them, nor the parser of options.
 
 Exit codes: 0 it worked, 1 the thing asked about failed, 2 wrong use.
 """
@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from cyclopts import App, CycloptsError, Group, Parameter
+from typing import TYPE_CHECKING, NamedTuple
 
 from rota.errors import Invalid, MissingExtra, RotaError, Unknown, WrongSchema
 from rota.version import VERSION
+
+if TYPE_CHECKING:
+    from cyclopts import App
 
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 # A thing that does not exist or cannot be meant is the asker's mistake; the rest went wrong here.
@@ -157,16 +158,18 @@ ACT = (
 GROUPS = {"Start": START, "Look": LOOK, "Act": ACT}
 
 
+ABOUT = "Run SQL and Python on a timetable, inside the database you already have."
+BEGIN = "Begin with: rota init, then rota up. More on a command: rota COMMAND --help"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     tokens = list(sys.argv[1:] if argv is None else argv)
     _never_fail_to_encode()
     try:
-        code = make_app()(tokens, exit_on_error=False, print_error=False)
+        code = _run(tokens)
         sys.stdout.flush()
-        return code if isinstance(code, int) else OK
-    except CycloptsError as fault:
-        return _refuse(tokens, str(fault), WRONG_USE)
+        return code
     except RotaError as fault:
         return _refuse(tokens, str(fault), WRONG_USE if isinstance(fault, _WRONG_USE) else FAILED)
     except KeyboardInterrupt:
@@ -177,11 +180,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
 
 
+def _run(tokens: list[str]) -> int:
+    if tokens in ([], ["--help"], ["-h"]):
+        return _say_help()
+    if tokens == ["--version"]:
+        print(f"rota {VERSION}")
+        return OK
+    from cyclopts import CycloptsError
+
+    try:
+        code = make_app()(tokens, exit_on_error=False, print_error=False)
+    except CycloptsError as fault:
+        return _refuse(tokens, str(fault), WRONG_USE)
+    return code if isinstance(code, int) else OK
+
+
+def _say_help() -> int:
+    from rota.cli.output import paint, say, say_painted
+
+    width = max(len(command.name) for group in GROUPS.values() for command in group)
+    say(f"Usage: rota COMMAND\n\n{ABOUT}")
+    for title, commands in GROUPS.items():
+        say_painted(f"\n{paint(title, 'bold')}")
+        for command in commands:
+            say_painted(f"  {paint(f'{command.name:<{width}}', 'cyan')}  {command.help}")
+    say(f"\n{BEGIN}")
+    return OK
+
+
 def make_app() -> App:
+    from cyclopts import App, Group, Parameter
+
     app = App(
         name="rota",
-        help="Run SQL and Python on a timetable, inside the database you already have.",
-        help_epilogue="Begin with: rota init, then rota up. More on a command: rota COMMAND --help",
+        help=ABOUT,
+        help_epilogue=BEGIN,
         # Boxes are for people: a pipe gets plain lines.
         help_formatter="default" if sys.stdout.isatty() else "plain",
         version=f"rota {VERSION}",

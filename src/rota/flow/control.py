@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota.errors import Conflict, Invalid, Unknown
-from rota.executors.protocol import HearsTermination
 from rota.flow.bulk import CANCEL, DELETE, PAUSE, REDO, RESUME, Bulk, bulk_states, do_page
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
 from rota.flow.files import list_files
 from rota.flow.prune import Prune
-from rota.flow.settle import FindHearer, asking
 from rota.model.duration import parse_instant
 from rota.model.job import Job
 from rota.model.limits import (
@@ -43,6 +41,10 @@ from rota.model.run import Enqueued, Run, begins_run_id
 from rota.model.schedule import Schedule
 from rota.model.transitions import CANCELLED, STATES
 from rota.storage.protocol import Actor, Storage
+
+if TYPE_CHECKING:
+    from rota.executors.protocol import HearsTermination
+    from rota.flow.settle import FindHearer
 
 SHORTEST_ID = 6
 
@@ -314,6 +316,8 @@ class Control:
     def cancel(self, run_id: str, reason: str | None = None, *, running: bool = True) -> Run:
         """End a run that has not started; ask its worker to end one that runs (`running` false
         leaves that one alone)."""
+        from rota.flow.settle import asking  # commands that look do not pay for what settles
+
         run = self.storage.run(run_id)
         hearer = self._hearer(run)
         ask = None if hearer is None else asking(hearer)
