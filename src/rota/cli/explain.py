@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rota.cli.options import HERE, Where
-from rota.cli.output import say, say_heading, say_json, say_table
+from rota.cli.output import one_line, say, say_heading, say_json, say_table
 from rota.cli.store import reading
 from rota.cli.times import relative
 from rota.flow.explain import Explanation
@@ -50,7 +50,7 @@ def explain(
         say("  none")
     say_heading("Why it is not running now")
     for reason in explanation.reasons or ["nothing is in its way: it runs at its next time"]:
-        say(f"  {reason}")
+        say(f"  {one_line(reason)}")
 
 
 def _local(moment: datetime) -> str:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from rota.cli.find import schedule_or_none
 from rota.cli.options import HERE, Where
-from rota.cli.output import note, say_json, say_table
+from rota.cli.output import note, one_line, say_json, say_table
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
 from rota.cli.times import relative, spent, took, when, zone_name
@@ -151,7 +151,7 @@ def queues(*, where: Where = HERE) -> None:
         empty="no queues yet; the first job makes one",
     )
     if overview["dispatch"] != "on":
-        note(f"dispatch is {overview['dispatch']}; `rota resume --dispatch` goes on")
+        note(f"dispatch is {one_line(overview['dispatch'])}; `rota resume --dispatch` goes on")
 
 
 def workers(*, where: Where = HERE) -> None:

@@ -244,7 +244,9 @@ def _refuse(tokens: Sequence[str], message: str, code: int) -> int:
 
         print(json.dumps({"error": message}), file=sys.stderr)
     else:
-        print(f"rota: {' '.join(message.split())}", file=sys.stderr)
+        from rota.cli.output import clean
+
+        print(clean(f"rota: {' '.join(message.split())}"), file=sys.stderr)
     return code
 
 

@@ -10,7 +10,7 @@ from rota.cli.bulk import check_choice, do_all
 from rota.cli.find import find_run, run_or_none, schedule_or_none
 from rota.cli.main import OK
 from rota.cli.options import HERE, ONE, Many, Where
-from rota.cli.output import say, say_json
+from rota.cli.output import one_line, say, say_json
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import operating
 from rota.cli.times import when, zone_name
@@ -62,7 +62,7 @@ def pause(
             paused = control.pause(thing, reason)
             told = f"schedule {thing} is paused"
             if before.paused:
-                why = f": {before.paused_reason}" if before.paused_reason else ""
+                why = f": {one_line(before.paused_reason)}" if before.paused_reason else ""
                 told = f"schedule {thing} was paused already, by {before.paused_by}{why}"
             return _done(told, schedule_record(paused), where)
         run = control.pause_run(_run_meant(control, thing).id, reason)

@@ -1,18 +1,24 @@
 """Print answers: JSON for programs, tables for people, plain columns for pipes.
 
-Text from jobs (errors, log lines, arguments) may hold anything, so control characters are shown
-and never sent to a terminal.
+Text from jobs (errors, log lines, arguments) may hold anything, so what moves a cursor, colours a
+terminal or turns the direction of text is shown and never sent. Nothing in it is markup.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control characters, but for line ends and tabs; marks that turn the direction of text, which can
+# make a line say what it does not; line ends that only some programs know.
+_TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_LINE_ENDS = "\u2028\u2029"
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}{_LINE_ENDS}\ufeff]")
+# The same where JSON itself has not escaped them.
+_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_LINE_ENDS}\ufeff]")
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
 
 # Words that deserve a colour wherever they stand alone in a cell.
@@ -41,7 +47,9 @@ def say_json(value: Any, *, lines: bool = False) -> None:
     """One JSON document; with `lines` on one line, flushed, as part of a stream."""
     import json
 
-    print(json.dumps(plain(value), ensure_ascii=False, indent=None if lines else 2), flush=lines)
+    text = json.dumps(plain(value), ensure_ascii=False, indent=None if lines else 2)
+    # The value is the same, and a terminal that shows it is not moved by it.
+    print(_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text), flush=lines)
 
 
 def plain(value: Any) -> Any:
@@ -63,7 +71,7 @@ def plain(value: Any) -> Any:
 
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "") -> None:
     """Aligned columns. A terminal gets colours and folded cells, a pipe every character."""
-    cells = [["-" if cell is None else clean(str(cell)) for cell in row] for row in rows]
+    cells = [["-" if cell is None else one_line(str(cell)) for cell in row] for row in rows]
     if not cells:
         if empty:
             note(empty)
@@ -108,13 +116,22 @@ def coloured(stream: Any) -> bool:
 
 
 def clean(text: str) -> str:
-    """Control characters spelled out; line ends and tabs stay."""
-    text = text.replace("\r\n", "\n")
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """What would not be seen is spelled out; line ends and tabs stay."""
+    return _CONTROL.sub(_spelled, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """The same where a line end would begin another row: it is spelled out, too."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _spelled(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
 def _plain_table(columns: Sequence[str], cells: list[list[str]]) -> None:
-    rows = [list(columns), *([" ".join(cell.split()) for cell in row] for row in cells)]
+    rows = [list(columns), *cells]
     widths = _widths(rows)
     for row in rows:
         print(
@@ -127,11 +144,12 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]]) -> None:
 
     Where even they do not fit, the lines are as long as they must be and the terminal wraps them.
     """
+    from rich.cells import cell_len
     from rich.console import Console, ConsoleDimensions
     from rich.table import Table
     from rich.text import Text
 
-    *whole, last = _widths([list(columns), *cells])
+    *whole, last = _widths([list(columns), *cells], cell_len)
     needed = sum(width + 2 for width in whole) + min(last, NARROWEST)
     console = Console(highlight=False)
     # Both: a dumb terminal counts as 80 columns wide unless it is told its height, too.
@@ -145,5 +163,5 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]]) -> None:
     console.print(table)
 
 
-def _widths(rows: list[list[str]]) -> list[int]:
-    return [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+def _widths(rows: list[list[str]], width: Callable[[str], int] = len) -> list[int]:
+    return [max(width(row[place]) for row in rows) for place in range(len(rows[0]))]

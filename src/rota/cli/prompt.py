@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rota.cli.output import say
+from rota.cli.output import note, say
 from rota.errors import RotaError
 from rota.model.views import VIEWS
 from rota.sql.parser import is_complete
@@ -70,7 +70,7 @@ def _run(run: Callable[[str], None], text: str) -> None:
     try:
         run(text)
     except RotaError as fault:
-        print(f"rota: {' '.join(str(fault).split())}", file=sys.stderr)
+        note(f"rota: {' '.join(str(fault).split())}")
     except KeyboardInterrupt:
         print("rota: stopped", file=sys.stderr)
 

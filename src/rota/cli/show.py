@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rota.cli.find import run_or_none, schedule_or_none
 from rota.cli.lists import say_runs, say_schedules
 from rota.cli.options import HERE, Where
-from rota.cli.output import plain, say, say_fields, say_heading, say_json, say_table
+from rota.cli.output import one_line, plain, say, say_fields, say_heading, say_json, say_table
 from rota.cli.records import (
     change_record,
     job_record,
@@ -126,7 +126,7 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
     if answer["reasons"]:
         say_heading("Why it is not running now")
         for reason in answer["reasons"]:
-            say(f"  {reason}")
+            say(f"  {one_line(reason)}")
     _say_past(answer, now)
 
 

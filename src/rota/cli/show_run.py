@@ -70,7 +70,9 @@ def show_run(control: Control, run: Run, now: datetime, where: Where) -> None:
 def log_text(line: dict[str, Any]) -> str:
     """One log line as people read it."""
     at = line["at"].astimezone().strftime("%H:%M:%S.%f")[:-3]
-    return f"{at} {line['level'].lower():<7} {line['text']}"
+    # What follows a line end is set in, so that it cannot pass for a line of its own.
+    text = line["text"].replace("\n", "\n    ")
+    return f"{at} {line['level'].lower():<7} {text}"
 
 
 def _say_steps(steps: list[dict[str, Any]], now: datetime) -> None:

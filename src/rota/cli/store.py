@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.cli.options import Where
+from rota.cli.suggest import suggesting
 from rota.config import Settings, load_settings
 from rota.errors import Unavailable, WrongSchema
 from rota.flow.control import Control
@@ -28,24 +29,30 @@ if TYPE_CHECKING:
 def reading(where: Where) -> Iterator[Control]:
     """A control to look with."""
     with _existing(where) as (_, found):
-        if isinstance(found, Control):
-            yield found
-        else:
-            yield Control(found, actor=actor(), hearer_of=lambda job: None)
+        control = (
+            found
+            if isinstance(found, Control)
+            else Control(found, actor=actor(), hearer_of=lambda job: None)
+        )
+        with suggesting(control):
+            yield control
 
 
 @contextmanager
 def operating(where: Where) -> Iterator[Control]:
     """A control to act with: it knows the executors, which may have a say in how runs end."""
     with _existing(where) as (settings, found):
-        if isinstance(found, Control):
-            yield found
-            return
-        from rota.app import Rota
+        control = found if isinstance(found, Control) else _control(found, settings)
+        with suggesting(control):
+            yield control
 
-        app = Rota(storage=found)
-        app.settings = settings
-        yield app.control_as(actor())
+
+def _control(store: Store, settings: Settings) -> Control:
+    from rota.app import Rota
+
+    app = Rota(storage=store)
+    app.settings = settings
+    return app.control_as(actor())
 
 
 def settings_of(where: Where) -> Settings:

@@ -52,7 +52,8 @@ class HumanLines(logging.Formatter):
         text, colour = record.getMessage(), getattr(record, "colour", None)
         if record.levelno >= logging.WARNING and colour is None:
             text, colour = f"{record.levelname.lower()}: {text}", _colour_of(record.levelno)
-        text = paint(clean(text), colour, stream=sys.stderr)
+        # What follows a line end is set in, so that it cannot pass for a line of its own.
+        text = paint(clean(text).replace("\n", "\n    "), colour, stream=sys.stderr)
         run_id = getattr(record, "run_id", None)
         if run_id is not None:
             text += "  " + paint(run_id, "dim", stream=sys.stderr)
