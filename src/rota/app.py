@@ -51,9 +51,11 @@ from rota.model.options import (
     timing_of,
 )
 from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON
+from rota.model.redact import secret_values
 from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run
 from rota.model.schedule import Schedule
+from rota.model.secrets import know
 from rota.storage.protocol import Actor, Storage
 from rota.storage.store import open_when_free
 from rota.task import HeldLock, Task
@@ -419,6 +421,7 @@ class Rota:
     ) -> None:
         """Start scheduler and worker in threads; `stop` ends them."""
         only = tuple(only)
+        know(secret_values(os.environ))  # once more: the app may have set some of it
         if self._service is None:  # before the guard: to look at files may take its time
             if "worker" in only and (folder := self._files()) is not None:
                 folder.prepare()

@@ -15,7 +15,9 @@ from rota.executors.targets import STORE, kind_of
 from rota.model.cron import parse_zone
 from rota.model.duration import format_duration, parse_duration
 from rota.model.limits import NAME, check_name, check_schema_name, check_whole
+from rota.model.redact import passwords_in, secret_values
 from rota.model.retention import RETENTION
+from rota.model.secrets import know
 
 FILE = "rota.toml"
 JOBS_DIR = "jobs.d"
@@ -45,6 +47,9 @@ class Settings:
     scheduler: Scheduler = field(default_factory=lambda: Scheduler())
 
     def __post_init__(self) -> None:
+        for url in (self.database, *self.targets.values()):
+            if isinstance(url, str):
+                know(passwords_in(url))
         if not isinstance(self.database, str) or "://" not in self.database:
             # Only a plain name is repeated: anything else may hold a password.
             plain = not isinstance(self.database, str) or NAME.fullmatch(self.database)
@@ -101,6 +106,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Settings from all four places; None in `flags` means not given."""
+    know(secret_values(os.environ))
     told = _from_file(file)
     told |= _from_environment(os.environ if environment is None else environment)
     told |= {name: value for name, value in (flags or {}).items() if value is not None}

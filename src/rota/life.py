@@ -94,7 +94,7 @@ def speak_unless_told(app: Rota) -> None:
     if log.hasHandlers():
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_Lines("%(asctime)s  %(message)s", "%H:%M:%S"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     names, store = sorted(job.name for job in app.jobs()), redact_text(app.settings.database)
@@ -102,6 +102,13 @@ def speak_unless_told(app: Rota) -> None:
     words = ("started", "completed", "failed", "cancelled")
     lines = {f"job.{word}": functools.partial(_say, word) for word in words}
     app.events.write_lines(lines, say_more)
+
+
+class _Lines(logging.Formatter):
+    """Whoever logs, secrets are taken out."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact_text(super().format(record))
 
 
 def say_more(count: int) -> None:

@@ -129,7 +129,7 @@ def test_only_a_first_success_without_slots_is_plain(
 
 
 def test_errors_and_reasons_are_stored_within_their_limits() -> None:
-    told = Outcome(kind="failed", error="x" * 100_000 + "\0", reason="y" * 100_000)
+    told = Outcome(kind="failed", error="x" * 100_000 + "\0", reason="y" * 100_000).shown()
     assert told.error is not None
     assert told.reason is not None
     assert len(told.error) <= ERROR_LENGTH

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from rota.model.redact import HIDDEN, redact, redact_args, redact_text
+from rota.model.redact import redact, redact_args, redact_json, redact_text, secret_values
 from rota.model.run import Run
+from rota.model.secrets import HIDDEN
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,47 @@ def test_secrets_are_found_at_any_depth() -> None:
 def test_the_password_of_a_url_is_taken_out(text: str, shown: str) -> None:
     assert redact_text(text) == shown
     assert redact({"url": [text]}) == {"url": [shown]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("host=db password=s3cret user=me", f"host=db password={HIDDEN} user=me"),
+        ("host=db password = 's3 cret' user=me", f"host=db password = '{HIDDEN}' user=me"),
+        ("GET /x?api_key=s3cret&n=1", f"GET /x?api_key={HIDDEN}&n=1"),
+        ('{"token": "s3cret", "n": 1}', f'{{"token": "{HIDDEN}", "n": 1}}'),
+        ("{'client_secret': 's3\\'cret', 'n': 1}", f"{{'client_secret': '{HIDDEN}', 'n': 1}}"),
+        ("Authorization: Basic dXNlcjpzM2NyZXQ=", f"Authorization: {HIDDEN}"),
+        ("{'Authorization': 'Bearer s3cret'}", f"{{'Authorization': '{HIDDEN}'}}"),
+        ("[('Set-Cookie', 'sid=s3cret; Path=/')]", f"[('Set-Cookie', '{HIDDEN}')]"),
+        ("sent Bearer eyJhbGciOi.s3cret.x", f"sent Bearer {HIDDEN}"),
+        ("Key (password)=(s3cret) already exists.", f"Key (password)=({HIDDEN}) already exists."),
+        # What only looks like one: code in a traceback, and words.
+        ("    token = make_token()", "    token = make_token()"),
+        ("def connect(password: str) -> None", "def connect(password: str) -> None"),
+        ("the token: it expired", "the token: it expired"),
+        ("Key (name)=(bob) already exists.", "Key (name)=(bob) already exists."),
+        ("password authentication failed for user", "password authentication failed for user"),
+    ],
+)  # fmt: skip
+def test_a_value_beside_a_secret_name_is_taken_out_of_text(text: str, shown: str) -> None:
+    assert redact_text(text) == shown
+
+
+@pytest.mark.parametrize("name", ["password_hash", "passwords", "MYSQL_PWD", "pwd", "x-api-key"])
+def test_more_names_that_mean_a_secret(name: str) -> None:
+    assert redact({name: "value"}) == {name: HIDDEN}
+
+
+def test_the_folder_of_a_shell_is_no_secret() -> None:
+    assert list(secret_values({"PWD": "/home/me/project", "OLDPWD": "/home/me"})) == []
+
+
+def test_json_text_is_redacted_by_its_names_and_stays_as_it_is_otherwise() -> None:
+    plain = '{"a" : 1, "b":[2]}'
+    assert redact_json(plain) == plain
+    assert json.loads(redact_json('{"token":"x","a":1}')) == {"token": HIDDEN, "a": 1}
+    assert redact_json("no json: token=abcdef") == f"no json: token={HIDDEN}"
 
 
 def test_the_original_is_not_changed() -> None:

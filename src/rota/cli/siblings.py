@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from rota.errors import Invalid
@@ -42,10 +42,13 @@ def check_processes(count: int, database: str) -> None:
 
 
 class Siblings:
-    """Started and stopped with this process."""
+    """Started and stopped with this process. `settings` are added to their environment."""
 
-    def __init__(self, count: int, arguments: Sequence[str]) -> None:
+    def __init__(
+        self, count: int, arguments: Sequence[str], settings: Mapping[str, str] | None = None
+    ) -> None:
         self._command = [sys.executable, "-m", "rota.cli", "up", *arguments]
+        self._environment = {**os.environ, **(settings or {})}
         self._stopping = threading.Event()
         self._guard = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -92,7 +95,12 @@ class Siblings:
             if self._stopping.is_set():
                 return None
             # Its own session: Ctrl-C in the terminal is for this process, which tells the others.
-            process = subprocess.Popen(self._command, stdin=subprocess.PIPE, start_new_session=True)
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+                env=self._environment,
+            )
             self._running.add(process)
             return process
 

@@ -21,7 +21,7 @@ from rota.cli.options import HERE, Where
 from rota.cli.output import say_json
 from rota.cli.siblings import Siblings, check_processes, end_with_parent
 from rota.cli.store import door_to, settings_of
-from rota.cli.up_log import RunLines, set_up_logging
+from rota.cli.up_log import RunLines, choose_format, set_up_logging
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Conflict, Invalid
 from rota.flow.service import PARTS
@@ -40,6 +40,7 @@ def up(
     queue: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
     quiet: bool = False,
     log_level: Annotated[str | None, Parameter(metavar="LEVEL")] = None,
+    log_format: Annotated[str, Parameter(metavar="FORMAT")] = "text",
     sibling: Annotated[bool, Parameter(show=False, negative="")] = False,
     where: Where = HERE,
 ) -> int:
@@ -62,9 +63,11 @@ def up(
         Print warnings and errors only.
     log_level
         debug, info, warning or error; info if not given.
+    log_format
+        text, or json: one object a line.
     """
     level = log_level or ("warning" if quiet else "info")
-    set_up_logging(level, as_json=where.json)
+    set_up_logging(level, as_json=where.json or choose_format(log_format) == "json")
     parts = _parts(only)
     usual = _usual_database()
     told = {"database": where.database, "slots": slots, "queues": queue and tuple(queue)}
@@ -82,7 +85,11 @@ def up(
             _introduce(app, address, parts, where, usual)
         if sibling:
             end_with_parent()
-        siblings = Siblings(processes - 1, _as_worker(address, told, level, where))
+        siblings = Siblings(
+            processes - 1,
+            _as_worker(address, told, level, where, log_format),
+            {} if where.database is None else {"ROTA_DATABASE": where.database},
+        )
         siblings.start()
         try:
             app.run(parts, stopping=siblings.ask_to_stop)
@@ -136,16 +143,18 @@ def _refuse_second(app: Rota) -> None:
         )
 
 
-def _as_worker(address: str | None, told: dict[str, Any], level: str, where: Where) -> list[str]:
-    """The arguments of a process that works beside this one. It says only what goes wrong."""
+def _as_worker(
+    address: str | None, told: dict[str, Any], level: str, where: Where, log_format: str
+) -> list[str]:
+    """The arguments of a process that works beside this one. It says only what goes wrong. The
+    database is not among them: everybody can read the arguments of a process."""
     quiet = level if level in ("error", "debug") else "warning"
     made = ["--only", "worker", "--sibling", "--log-level", quiet]
     if level != "debug":
         made.append("--quiet")
     made += [] if address is None else [address]
-    made += [] if where.database is None else ["--database", where.database]
     made += [] if where.config is None else ["--config", str(where.config)]
-    made += ["--json"] if where.json else []
+    made += ["--json"] if where.json else ["--log-format", log_format]
     made += [] if told["slots"] is None else ["--slots", str(told["slots"])]
     for queue in told["queues"] or ():
         made += ["--queue", queue]

@@ -1,4 +1,8 @@
-"""What `rota up` writes while it runs: one line as a run starts, one as it ends, to stderr."""
+"""What `rota up` writes while it runs: one line as a run starts, one as it ends, to stderr.
+
+For people, or as JSON, one object a line (docs/metrics.md). Whoever logs, secrets are taken out
+here: a library that is used by a job knows nothing of them.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ from rota.model.outcome import error_line
 from rota.model.redact import redact_text
 
 LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
 JOB_WIDTH = 24
 
 _JOB = "rota.job."
+_PLAIN = logging.Formatter()
 log = logging.getLogger("rota.up")
 
 
@@ -39,6 +45,12 @@ def set_up_logging(level: str, *, as_json: bool) -> None:
     logging.getLogger("rota").setLevel(level.upper())
 
 
+def choose_format(name: str) -> str:
+    if name not in FORMATS:
+        raise Invalid(f"log format {name!r} is unknown; use {' or '.join(FORMATS)}")
+    return name
+
+
 class HumanLines(logging.Formatter):
     """`14:03:22  rollup  succeeded in 12 ms`; in a file with the whole instant."""
 
@@ -49,33 +61,39 @@ class HumanLines(logging.Formatter):
         on_terminal = sys.stderr.isatty()
         told = at.strftime("%H:%M:%S") if on_terminal else at.isoformat(timespec="milliseconds")
         who = f"{_source(record):<{self.width}}"
-        text, colour = record.getMessage(), getattr(record, "colour", None)
+        text, colour = redact_text(record.getMessage()), getattr(record, "colour", None)
         if record.levelno >= logging.WARNING and colour is None:
             text, colour = f"{record.levelname.lower()}: {text}", _colour_of(record.levelno)
         # What follows a line end is set in, so that it cannot pass for a line of its own.
         text = paint(clean(text).replace("\n", "\n    "), colour, stream=sys.stderr)
-        run_id = getattr(record, "run_id", None)
-        if run_id is not None:
-            text += "  " + paint(run_id, "dim", stream=sys.stderr)
-        if record.exc_info:
-            text += "\n" + clean(self.formatException(record.exc_info))
+        if (event := getattr(record, "run_event", None)) is not None:
+            text += "  " + paint(event.run_id, "dim", stream=sys.stderr)
+        if (error := _error_of(record)) is not None:
+            text += "\n" + clean(error)
         return f"{paint(told, 'dim', stream=sys.stderr)}  {who}  {text}"
 
 
 class JsonLines(logging.Formatter):
-    """One object per line."""
+    """One object per line, every one with the same names."""
 
     def format(self, record: logging.LogRecord) -> str:
+        event = getattr(record, "run_event", None)
+        duration = None if event is None or event.duration_ms is None else event.duration_ms / 1000
+        error = _error_of(record) if event is None else event.error
         told = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
+            "event": getattr(record, "event", "log"),
             "source": _source(record),
+            "job": _job(record),
             "run_id": getattr(record, "run_id", None),
-            "message": record.getMessage(),
+            "attempt": getattr(record, "attempt", None),
+            "duration": duration,
+            "message": redact_text(record.getMessage()),
+            "error": None if error is None else redact_text(error),
         }
-        if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False)
+        # ASCII: no control character, and no end of a line that only some readers take for one.
+        return json.dumps(told)
 
 
 class RunLines:
@@ -84,7 +102,7 @@ class RunLines:
     def __init__(self, app: Rota) -> None:
         self.app = app
         HumanLines.width = max([8, *(min(JOB_WIDTH, len(job.name)) for job in app.jobs())])
-        badly = {f"attempt.{how}": self._ended_badly(words) for how, words in _ENDS.items()}
+        badly = {f"attempt.{how}": self._ended_badly(how, words) for how, words in _ENDS.items()}
         lines = {"attempt.started": self._started, "attempt.succeeded": self._ended, **badly}
         app.events.write_lines({**lines, "job.failed": self._dead}, say_more)
         # `app.run` says this once, as it begins to stop.
@@ -92,21 +110,23 @@ class RunLines:
 
     def _started(self, event: RunEvent) -> None:
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
-        _say(event, f"started{again}")
+        _say("attempt.started", event, f"started{again}")
 
     def _ended(self, event: RunEvent) -> None:
-        _say(event, f"succeeded{_duration(event)}", colour="green")
+        _say("attempt.succeeded", event, f"succeeded{_duration(event)}", colour="green")
 
-    def _ended_badly(self, words: str) -> Listener:
+    def _ended_badly(self, how: str, words: str) -> Listener:
         def ended(event: RunEvent) -> None:
             error = error_line(redact_text(event.error or ""), limit=300)
             told = f"attempt {event.attempt} {words}{_duration(event)}"
-            _say(event, f"{told}: {error}" if error else told, colour="yellow")
+            text = f"{told}: {error}" if error else told
+            _say(f"attempt.{how}", event, text, colour="yellow")
 
         return ended
 
     def _dead(self, event: RunEvent) -> None:
-        _say(event, f"is dead; `rota show {event.run_id}` has the error", colour="red")
+        told = f"is dead; `rota show {event.run_id}` has the error"
+        _say("job.failed", event, told, colour="red")
 
     def _explain_stopping(self, record: logging.LogRecord) -> bool:
         if record.msg == "stopping":
@@ -134,9 +154,19 @@ _ENDS = {
 }
 
 
-def _say(event: RunEvent, text: str, colour: str | None = None) -> None:
-    told = {"job": event.name, "run_id": event.run_id, "colour": colour}
+def _say(name: str, event: RunEvent, text: str, colour: str | None = None) -> None:
+    told = {
+        "event": name, "run_event": event, "job": event.name, "run_id": event.run_id,
+        "attempt": event.attempt, "colour": colour,
+    }  # fmt: skip
     log.info("%s", text, extra=told)
+
+
+def _error_of(record: logging.LogRecord) -> str | None:
+    """The traceback that a record brings along, if it does."""
+    if record.exc_info:
+        return redact_text(_PLAIN.formatException(record.exc_info))
+    return None if record.exc_text is None else redact_text(record.exc_text)
 
 
 def _duration(event: RunEvent) -> str:
@@ -145,12 +175,16 @@ def _duration(event: RunEvent) -> str:
     return f" in {spent(timedelta(milliseconds=event.duration_ms))}"
 
 
-def _source(record: logging.LogRecord) -> str:
+def _job(record: logging.LogRecord) -> str | None:
     job = getattr(record, "job", None)
     if isinstance(job, str):
         return job
-    if record.name.startswith(_JOB):
-        return record.name.removeprefix(_JOB)
+    return record.name.removeprefix(_JOB) if record.name.startswith(_JOB) else None
+
+
+def _source(record: logging.LogRecord) -> str:
+    if (job := _job(record)) is not None:
+        return job
     return "rota" if record.name.partition(".")[0] == "rota" else record.name
 
 

@@ -14,8 +14,9 @@ import inspect
 import logging
 import os.path
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -23,13 +24,16 @@ import msgspec
 from rota.executors.context import Context
 from rota.executors.signatures import Handler
 from rota.model.duration import format_duration
-from rota.model.limits import RESULT_BYTES
+from rota.model.limits import ERROR_LENGTH, RESULT_BYTES, SECRET_LENGTH
 from rota.model.outcome import Outcome
+from rota.model.redact import secret_values, shorten
+from rota.model.secrets import Secrets
 from rota.model.verdicts import Cancel, Retry, Snooze
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 LOGGER = logging.getLogger(__name__)
 SUCCEEDED = Outcome(kind="succeeded")
+FRAMES, LOCALS = 100, 100  # that are looked at for secrets
 
 
 class Stopped(BaseException):
@@ -140,10 +144,34 @@ def encode_result(value: Any) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """A traceback of the user's frames only."""
+    """A traceback of the user's frames only, without the values of secret names in them."""
     told = traceback.TracebackException.from_exception(error)
     _trim(told, set())
-    return "".join(told.format()).rstrip("\n")
+    text = "".join(told.format()).rstrip("\n")
+    return shorten(text, ERROR_LENGTH, Secrets(_secrets_in(error)))
+
+
+def _secrets_in(error: BaseException) -> Iterator[str]:
+    """What secret names stand for where an error was raised and passed: it may be quoted in it."""
+    faults: list[BaseException | None] = [error, error.__cause__, error.__context__]
+    for fault in faults:
+        if fault is None:
+            continue
+        for frame, _ in islice(traceback.walk_tb(fault.__traceback__), FRAMES):
+            if not _is_ours(frame.f_code.co_filename):
+                own = dict(islice(frame.f_locals.items(), LOCALS))
+                yield from secret_values(_texts(own))
+                for value in own.values():
+                    if type(value) is dict and len(value) <= LOCALS:  # arguments, headers
+                        yield from secret_values(_texts(value))
+
+
+def _texts(values: dict[Any, Any]) -> dict[Any, str]:
+    return {
+        name: value
+        for name, value in values.items()
+        if type(value) is str and len(value) <= SECRET_LENGTH
+    }
 
 
 def _not_stored(why: str) -> str:

@@ -53,6 +53,8 @@ from rota.executors.processes import adopt_orphans, die_with, signal_tree
 from rota.executors.signatures import Handler
 from rota.executors.surroundings import Surroundings
 from rota.model.outcome import Outcome
+from rota.model.redact import secret_values
+from rota.model.secrets import know
 
 PROGRESS_SECONDS = 0.2
 
@@ -152,6 +154,7 @@ class Child:
             if handler is None:
                 handler = self.loader.load(call.definition, call.version, call.source)
                 surroundings = Surroundings.capture()  # what an import changes is meant to stay
+                know(secret_values(os.environ))
             return handler
 
         self.progress = Progress(self.tell_progress)
@@ -166,6 +169,8 @@ class Child:
             self.stoppable = False
         if os.getpid() != self.pid:
             end_fork(outcome)
+        if outcome is not None and outcome.tells:
+            outcome = outcome.shown(context.secrets)  # here: a message has its limit too
         self.progress.flush()
         self.call, self.context = 0, None
         strange = self.restore(surroundings)
@@ -352,4 +357,5 @@ def main(channel: int, life: int) -> None:
         stream.reconfigure(  # type: ignore[union-attr]
             encoding="utf-8", errors="backslashreplace", line_buffering=True
         )
+    know(secret_values(os.environ))
     Child(channel, life).serve()

@@ -66,7 +66,7 @@ class Children:
             if child is None:
                 context.stop("stopping")
                 return conclude(None, context)
-            output = Output(context.logger, child.mark)
+            output = Output(context.logger, child.mark, context.secrets)
             done = self._call(child, context, version, source, output)
             if done is not None or child.begun or child.calls == 1:
                 outcome = self._ended(child, context, output) if done is None else done.outcome

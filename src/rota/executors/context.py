@@ -19,6 +19,9 @@ from rota.errors import LockNotHeld
 from rota.executors.targets import Target, Targets
 from rota.model.duration import parse_duration
 from rota.model.job import Job
+from rota.model.limits import LOGGED_LENGTH
+from rota.model.redact import secrets_of, shorten
+from rota.model.secrets import Secrets
 from rota.model.steps import Steps
 
 if TYPE_CHECKING:
@@ -43,9 +46,9 @@ class Context:
     an event to wait for) is made when it is asked for."""
 
     __slots__ = (
-        "_db", "_heard_stop", "_logger", "_on_stop", "_steps", "_stop_reason", "_stopped",
-        "_storage", "_targets", "args", "attempt", "correlation_id", "definition", "in_child",
-        "job", "missed_count", "port", "queue", "run_id", "scheduled_at", "stoppable",
+        "_db", "_heard_stop", "_logger", "_on_stop", "_secrets", "_steps", "_stop_reason",
+        "_stopped", "_storage", "_targets", "args", "attempt", "correlation_id", "definition",
+        "in_child", "job", "missed_count", "port", "queue", "run_id", "scheduled_at", "stoppable",
         "stopped_at", "timeout",
     )  # fmt: skip
 
@@ -83,6 +86,7 @@ class Context:
         self._stop_reason: StopReason | None = None
         self._heard_stop = False
         self._on_stop: list[Callable[[StopReason], None]] | None = None
+        self._secrets: Secrets | None = None
         self._db: Any = None
         self.in_child = False  # true in a child process
         self.stoppable = False  # true once something can end the handler by force
@@ -172,6 +176,13 @@ class Context:
         if isinstance(self._targets, str):
             return Target("", self._targets)
         return self._targets.find(self.definition.spec.get("target"))
+
+    @property
+    def secrets(self) -> Secrets:
+        """What must not be seen of this run's arguments and its job, wherever it turns up."""
+        if self._secrets is None:
+            self._secrets = secrets_of(self.args, self.definition.spec)
+        return self._secrets
 
     @property
     def has_db(self) -> bool:
@@ -289,9 +300,27 @@ class _PortHandler(logging.Handler):
         self.port("log", line)
 
 
+class _Redacting(logging.Filter):
+    """Before any handler sees a line, also those that the app has set up."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__()
+        self.context = context
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        secrets = self.context.secrets
+        record.__dict__.update(run_id=self.context.run_id, attempt=self.context.attempt)
+        record.msg, record.args = shorten(record.getMessage(), LOGGED_LENGTH, secrets), None
+        if record.exc_info:
+            told = logging.Formatter().formatException(record.exc_info)
+            record.exc_info, record.exc_text = None, shorten(told, LOGGED_LENGTH, secrets)
+        return True
+
+
 def _logger(context: Context) -> logging.Logger:
     # Not from getLogger: a logger per run would stay in its registry for ever.
     logger = logging.Logger(f"rota.job.{context.job}", logging.DEBUG)
     logger.parent = logging.getLogger("rota.job")
+    logger.addFilter(_Redacting(context))
     logger.addHandler(_PortHandler(context.port))
     return logger

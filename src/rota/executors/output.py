@@ -10,7 +10,9 @@ import logging
 
 import msgspec
 
-from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES, clip
+from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
+from rota.model.redact import SHAPE_LENGTH, shorten
+from rota.model.secrets import NO_SECRETS, Secrets
 
 # A log record is JSON and may need six bytes for a character; longer lines lose their end here.
 LONGEST = 8 * LOG_LINE_LENGTH
@@ -27,8 +29,8 @@ class Record(msgspec.Struct):
 class Output:
     """Cuts the stream of one call into lines for the run's logger."""
 
-    def __init__(self, logger: logging.Logger, mark: str) -> None:
-        self._logger, self._mark = logger, mark.encode()
+    def __init__(self, logger: logging.Logger, mark: str, secrets: Secrets = NO_SECRETS) -> None:
+        self._logger, self._mark, self._secrets = logger, mark.encode(), secrets
         self._rest, self._dropped = b"", 0
         self._lines = 0
         self.tail = ""
@@ -66,7 +68,10 @@ class Output:
         self._lines += 1
         if self._lines > LOG_LINES:
             return
-        text = clip(line.decode("utf-8", "replace").rstrip("\r"), LOG_LINE_LENGTH)
+        told = line.decode("utf-8", "replace").rstrip("\r")
+        if self._dropped:  # its end was cut, perhaps inside of a secret
+            told = told[: LONGEST - SHAPE_LENGTH]
+        text = shorten(told, LOG_LINE_LENGTH, self._secrets)
         if self._dropped:
             text += f" [{self._dropped:,} more bytes were cut]"
             self._dropped = 0
@@ -86,7 +91,7 @@ class Output:
         told_again = logging.makeLogRecord(
             {
                 "name": self._logger.name,
-                "msg": clip(told.text, LOG_LINE_LENGTH),
+                "msg": shorten(told.text, LOG_LINE_LENGTH, self._secrets),
                 "created": told.at,
                 "levelname": told.level,
                 "levelno": logging.getLevelNamesMapping().get(told.level, logging.INFO),

@@ -31,10 +31,9 @@ from rota.model.limits import (
     check_name,
     check_text,
     check_whole,
-    clip,
 )
 from rota.model.policies import CATCH_UP, choose
-from rota.model.redact import redact_args, redact_columns, redact_text
+from rota.model.redact import redact_args, redact_columns, redact_text, shorten
 from rota.model.result import Result
 from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run, begins_run_id
@@ -542,4 +541,4 @@ def _page(limit: int) -> int:
 
 
 def _reason(reason: str | None) -> str | None:
-    return None if reason is None else clip(reason, REASON_LENGTH)
+    return None if reason is None else shorten(reason, REASON_LENGTH)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from rota.errors import Unavailable
+from rota.model.limits import REASON_LENGTH
+from rota.model.redact import redact_text, shorten
 
 log = logging.getLogger("rota.loop")
 
@@ -75,10 +77,11 @@ class Loop:
 
     def _pause_after(self, fault: BaseException) -> float:
         self.failures += 1
-        self.last_error = f"{type(fault).__name__}: {fault}"
+        self.last_error = shorten(f"{type(fault).__name__}: {fault}", REASON_LENGTH)
         # A failure that stays must not fill the log: the first, the tenth, every hundredth.
         if self.failures in (1, 10) or self.failures % 100 == 0:
             known = isinstance(fault, Unavailable)
-            log.warning("%s: %s", self.name, fault, exc_info=None if known else fault)
+            told = redact_text(str(fault))
+            log.warning("%s: %s", self.name, told, exc_info=None if known else fault)
         pause: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
         return pause * random.uniform(0.5, 1.0)

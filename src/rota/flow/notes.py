@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
-from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES, clip
+from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
+from rota.model.redact import redact_json, shorten
 from rota.model.run import Claimed
+from rota.model.secrets import NO_SECRETS, Secrets
 from rota.storage.protocol import LogLine, Storage
 
 FLUSH_SECONDS = 0.3
@@ -24,7 +26,7 @@ class Notes:
         self._progress: dict[tuple[int, int], str] = {}
         self._counts: Counter[tuple[int, int]] = Counter()
 
-    def log(self, run: Claimed, line: dict[str, Any]) -> None:
+    def log(self, run: Claimed, line: dict[str, Any], secrets: Secrets = NO_SECRETS) -> None:
         key = (run.seq, run.attempt)
         with self._guard:
             self._counts[key] += 1
@@ -39,14 +41,14 @@ class Notes:
             attempt=run.attempt,
             at=datetime.fromtimestamp(line["at"], UTC),
             level=level,
-            text=clip(text, LOG_LINE_LENGTH),
+            text=shorten(text, LOG_LINE_LENGTH, secrets),
         )
         with self._guard:
             self._lines.append(told)
 
     def progress(self, run: Claimed, params: dict[str, Any]) -> None:
         with self._guard:
-            self._progress[run.seq, run.attempt] = msgspec.json.encode(params).decode()
+            self._progress[run.seq, run.attempt] = redact_json(msgspec.json.encode(params).decode())
 
     def ended(self, run: Claimed) -> None:
         if self._counts:  # most handlers say nothing

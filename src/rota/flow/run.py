@@ -116,6 +116,8 @@ class Execution:
         if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
             # The row has the reason of who asked for it.
             outcome = msgspec.structs.replace(outcome, reason=None)
+        if outcome.tells:
+            outcome = outcome.shown(self.context.secrets)
         try:
             self.owner.done(self, outcome)
         finally:
@@ -159,7 +161,7 @@ class Execution:
             case "log" | "progress" if self.finished:
                 pass  # a handler that goes on past its outcome
             case "log":
-                self.owner.notes.log(self.run, params)
+                self.owner.notes.log(self.run, params, self.context.secrets)
             case "progress":
                 self.owner.notes.progress(self.run, params)
             case "extend_lease":

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from rota.errors import Unavailable
 from rota.executors.protocol import Context
-from rota.model.limits import ERROR_LENGTH, SNAPSHOT_ROWS, SNAPSHOT_RUNS, clip
-from rota.model.redact import redact_text
+from rota.model.limits import ERROR_LENGTH, SNAPSHOT_ROWS, SNAPSHOT_RUNS
+from rota.model.redact import redact_json, shorten
 from rota.model.run import Claimed
 from rota.model.steps import StepDone, StepFile, StepTransaction
 from rota.storage.protocol import StepKey, Storage
@@ -47,10 +48,11 @@ class AttemptSteps:
         self._patiently(lambda: self.storage.begin_step(self._key(file), file))
 
     def fail(self, file: StepFile, status: str, error: str) -> None:
-        told = clip(redact_text(error), ERROR_LENGTH)
+        told = shorten(error, ERROR_LENGTH, self.context.secrets)
         self._patiently(lambda: self.storage.end_step(self._key(file), status, told))
 
     def finish(self, file: StepFile, done: StepDone, note: str | None = None) -> None:
+        done = self.shown(done)
         self._patiently(lambda: self.storage.finish_step(self._key(file), done, note))
 
     @contextmanager
@@ -61,6 +63,12 @@ class AttemptSteps:
                 lambda: stack.enter_context(self.storage.step(key, self.lease, self._stopped))
             )
             yield _Patient(self, key, opened)
+
+    def shown(self, done: StepDone) -> StepDone:
+        """What a step did, as it may be stored."""
+        if done.result is None:
+            return done
+        return replace(done, result=redact_json(done.result, self.context.secrets))
 
     def view(self, name: str) -> list[dict[str, Any]]:
         return self._patiently(
@@ -95,7 +103,7 @@ class _Patient:
 
     def commit(self, done: StepDone) -> None:
         try:
-            self._opened.commit(done)
+            self._opened.commit(self._steps.shown(done))
         except Unavailable as fault:
             if not fault.maybe_committed:
                 raise

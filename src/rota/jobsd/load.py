@@ -16,9 +16,9 @@ from rota.jobsd.read import decode, read_bytes
 from rota.jobsd.scan import MANIFEST, Survey, Unit
 from rota.model.definition import Definition
 from rota.model.job import Job
-from rota.model.limits import ERROR_LENGTH, MANIFEST_BYTES, SQL_FILE_BYTES, SQL_FILES, clip
+from rota.model.limits import ERROR_LENGTH, MANIFEST_BYTES, SQL_FILE_BYTES, SQL_FILES
 from rota.model.policies import PYTHON, SQL_FILE
-from rota.model.redact import redact_text
+from rota.model.redact import shorten
 
 # An executor's own opinion of a job; raises Invalid or Unknown.
 Check = Callable[[Job], None]
@@ -134,7 +134,7 @@ class Loader:
         self, unit: Unit, place: str, line: int | None, message: str, version: str
     ) -> Definition:
         where = place if line is None else f"{place}:{line}"
-        told = clip(redact_text(f"{where}: {message}"), ERROR_LENGTH)
+        told = shorten(f"{where}: {message}", ERROR_LENGTH)
         job = Job(
             name=unit.name,
             executor="python" if unit.kind == scan.PYTHON else "sql",

@@ -17,6 +17,7 @@ BULK_RUNS = 100_000
 ERROR_LENGTH = 16_000
 LOG_LINES = 10_000
 LOG_LINE_LENGTH = 4_000
+LOGGED_LENGTH = 64_000  # of a line as the app's own logging gets it
 RESULT_BYTES = 64 * 1024
 PYTHON_FILE_BYTES = 1024 * 1024
 PAGE = 500
@@ -48,6 +49,12 @@ SELECT_ROWS = 10_000
 SELECT_SECONDS = 30.0
 SELECT_CELL_LENGTH = 64 * 1024
 SHARED_JOBS = 10_000  # SQL jobs that were made by a statement
+# What a process hides from people, and what it counts for them.
+KNOWN_SECRETS = 1_000
+SECRET_LENGTH = 64 * 1024
+METRIC_JOBS = 200  # names of jobs in metrics; the rest are counted as `other`
+METRIC_QUEUES = 100
+METRIC_DEPTH = 100_000  # runs of one state that a scrape counts
 
 
 def check_name(value: object, field: str) -> str:

@@ -11,10 +11,11 @@ from datetime import timedelta
 import msgspec
 
 from rota.errors import Invalid
-from rota.model.limits import ERROR_LENGTH, REASON_LENGTH, clip
-from rota.model.redact import redact_text
+from rota.model.limits import ERROR_LENGTH, REASON_LENGTH
+from rota.model.redact import redact_json, shorten
 from rota.model.retry import Retry
 from rota.model.run import Claimed
+from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.transitions import TERMINAL, TRANSITIONS
 
 RUNNING = TRANSITIONS["running"]
@@ -39,13 +40,20 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         assert self.kind in KINDS, self.kind
         if self.result is not None and not isinstance(self.result, str):
             raise Invalid(f"result {type(self.result).__name__} must be JSON text")
-        # Before they are stored: the views show what the rows hold.
-        if self.error is not None:
-            told = clip(redact_text(self.error), ERROR_LENGTH)
-            msgspec.structs.force_setattr(self, "error", told)
-        if self.reason is not None:
-            told = clip(redact_text(self.reason), REASON_LENGTH)
-            msgspec.structs.force_setattr(self, "reason", told)
+
+    @property
+    def tells(self) -> bool:
+        """False on the hot path: then there is nothing to look through."""
+        return not (self.error is None and self.reason is None and self.result is None)
+
+    def shown(self, secrets: Secrets = NO_SECRETS) -> Outcome:
+        """As it may be stored, because the views show what the rows hold: redacted, then cut."""
+        return msgspec.structs.replace(
+            self,
+            error=None if self.error is None else shorten(self.error, ERROR_LENGTH, secrets),
+            reason=None if self.reason is None else shorten(self.reason, REASON_LENGTH, secrets),
+            result=None if self.result is None else redact_json(self.result, secrets),
+        )
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +97,8 @@ def settle(
     """Decide what an outcome makes of its run. Cancel requests are honoured by storage, which
     alone sees the latest one: it turns a state that is not terminal into cancelled."""
     failures, lost, delay = run.failures, run.lost, timedelta(0)
+    if outcome.kind != "succeeded" and outcome.tells:
+        outcome = outcome.shown()  # also what did not come from a handler, such as a fault of ours
     match outcome.kind:
         case "succeeded":
             state = RUNNING["succeed"]

@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from rota.model.limits import SELECT_CELL_LENGTH, clip
-from rota.model.redact import redact, redact_text
+from rota.model.limits import SELECT_CELL_LENGTH
+from rota.model.redact import redact, shorten
 
 TEXT, INTEGER, NUMBER, BOOLEAN = "text", "integer", "number", "boolean"
 INSTANT, JSON = "timestamp", "json"
@@ -56,7 +56,7 @@ def _shown(value: Any) -> Any:
         case None | bool() | timedelta():
             return value
         case str():
-            return clip(redact_text(value), SELECT_CELL_LENGTH)
+            return shorten(value, SELECT_CELL_LENGTH)
         case int():
             return value
         case float():
@@ -68,10 +68,10 @@ def _shown(value: Any) -> Any:
         case date() | time():
             return value.isoformat()
         case bytes() | bytearray() | memoryview():
-            return clip(bytes(value).hex(), SELECT_CELL_LENGTH)
+            return shorten(bytes(value).hex(), SELECT_CELL_LENGTH)
         case list() | tuple():
             return [_shown(inner) for inner in value]
         case dict():
             return {str(name): _shown(inner) for name, inner in redact(value).items()}
         case _:
-            return clip(redact_text(str(value)), SELECT_CELL_LENGTH)
+            return shorten(str(value), SELECT_CELL_LENGTH)

@@ -9,8 +9,8 @@ from typing import Any
 from rota.flow.control import Control
 from rota.flow.explain import Explanation
 from rota.model.job import Job
-from rota.model.limits import PAGE, SELECT_CELL_LENGTH, SELECT_ROWS, clip
-from rota.model.redact import redact, redact_text
+from rota.model.limits import PAGE, SELECT_CELL_LENGTH, SELECT_ROWS
+from rota.model.redact import redact, redact_text, shorten
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, Column, Result
 from rota.model.run import Enqueued
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
@@ -82,7 +82,7 @@ def _jobs_of(control: Control, found: Sequence[Schedule]) -> dict[str, Job]:
 
 def _command(schedule: Schedule, job: Job | None) -> str:
     if job is not None and (job.source, job.executor) == ("api", "sql"):
-        return clip(redact_text(str(job.spec.get("text", ""))), SELECT_CELL_LENGTH)
+        return shorten(str(job.spec.get("text", "")), SELECT_CELL_LENGTH)
     args = f" WITH {quoted(told_args(schedule))}" if schedule.args else ""
     return f"RUN JOB {schedule.job}{args}"
 

@@ -26,9 +26,9 @@ from rota.executors.sql.variables import values_of
 from rota.model.duration import parse_duration
 from rota.model.interpolate import Script
 from rota.model.job import Job
-from rota.model.limits import check_key, check_name
+from rota.model.limits import ERROR_LENGTH, check_key, check_name
 from rota.model.outcome import Outcome
-from rota.model.redact import hide_values
+from rota.model.redact import secrets_of, shorten
 from rota.model.sql_script import is_autonomous
 from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
 
@@ -70,7 +70,7 @@ class SqlExecutor:
         except RotaError as fault:
             if context.stop_reason is not None:
                 return conclude(None, context)
-            return Outcome(kind="failed", error=hide_values(str(fault), values))
+            return Outcome(kind="failed", error=_told(str(fault), values))
 
     def close(self) -> None:
         close_kept()
@@ -194,7 +194,12 @@ class SqlRun:
         return outcome
 
     def _failed(self, told: str, *, final: bool = False) -> Outcome:
-        return Outcome(kind="failed", error=hide_values(told, self.values), final=final)
+        return Outcome(kind="failed", error=_told(told, self.values), final=final)
+
+
+def _told(text: str, values: dict[str, str]) -> str:
+    """A message may quote the SQL with its values: those of secret names are taken out."""
+    return shorten(text, ERROR_LENGTH, secrets_of(values))
 
 
 def _first_line(fault: Any) -> str:

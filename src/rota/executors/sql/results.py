@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from rota.model.limits import RESULT_BYTES, STEP_CELL_LENGTH, clip
+from rota.model.redact import is_secret_name, shorten
+from rota.model.secrets import HIDDEN
 
 DEPTH = 8
 WHOLE = 2**53  # past it a number would not survive in a browser
@@ -18,7 +20,14 @@ WHOLE = 2**53  # past it a number would not survive in a browser
 def encode_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, more: bool) -> str:
     """`{"columns": […], "rows": [[…], …], "more": true if there were further ones}`."""
     names = [clip(name, STEP_CELL_LENGTH) for name in columns]
-    plain = [[_plain(value, DEPTH) for value in row] for row in rows]
+    hidden = [is_secret_name(name) for name in columns]
+    plain = [
+        [
+            HIDDEN if hide and value is not None else _plain(value, DEPTH)
+            for value, hide in zip(row, hidden, strict=False)
+        ]
+        for row in rows
+    ]
     while True:
         told = {"columns": names, "rows": plain, "more": more}
         text = msgspec.json.encode(told)
@@ -39,9 +48,9 @@ def _plain(value: Any, depth: int) -> Any:
         case float():
             return value if math.isfinite(value) else str(value)
         case str():
-            return clip(value, STEP_CELL_LENGTH)
+            return shorten(value, STEP_CELL_LENGTH)
         case bytes() | bytearray() | memoryview():
-            return clip("\\x" + bytes(value[: STEP_CELL_LENGTH // 2]).hex(), STEP_CELL_LENGTH)
+            return shorten("\\x" + bytes(value).hex(), STEP_CELL_LENGTH)
         case datetime() | date() | time():
             return value.isoformat()
         case dict() if depth:
@@ -52,4 +61,4 @@ def _plain(value: Any, depth: int) -> Any:
         case list() | tuple() if depth:
             return [_plain(inner, depth - 1) for inner in value[:STEP_CELL_LENGTH]]
         case _:  # decimals, uuids, ranges: as their driver writes them
-            return clip(str(value), STEP_CELL_LENGTH)
+            return shorten(str(value), STEP_CELL_LENGTH)

@@ -14,7 +14,7 @@ from rota.executors.sql.places import Place
 from rota.executors.sql.session import SqlFailed, around
 from rota.executors.targets import Target
 from rota.model.interpolate import Script, interpolate, missing, missing_message
-from rota.model.redact import hide_values
+from rota.model.redact import redact_text, secrets_of
 from rota.model.sql_script import is_autonomous, own_transaction
 from rota.model.steps import StepFile
 
@@ -65,9 +65,9 @@ def run_script(target_url: str, path: Path, variables: Mapping[str, str] | None 
         with around(session, wrapped=wrapped, stopped=lambda: False):
             session.run(script, lambda: None)
     except SqlFailed as fault:
-        raise StorageError(hide_values(fault.at(path.name, script), values)) from None
+        raise StorageError(redact_text(fault.at(path.name, script), secrets_of(values))) from None
     except RotaError as fault:
-        raise type(fault)(hide_values(f"{path.name}: {fault}", values)) from None
+        raise type(fault)(redact_text(f"{path.name}: {fault}", secrets_of(values))) from None
     finally:
         place.close()
 

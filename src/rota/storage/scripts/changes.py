@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rota.model.redact import redact
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Transaction
@@ -93,10 +94,11 @@ def record_changes(
 
 
 def _told(schedule: Schedule | None) -> str | None:
+    """For people, and for ever: without the secrets among its arguments."""
     if schedule is None:
         return None
     told: dict[str, Any] = {
-        **schedule.definition(),
+        **redact(schedule.definition()),
         "paused": schedule.paused,
         "next_fire_at": schedule.next_fire_at,
     }

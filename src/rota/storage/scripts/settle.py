@@ -10,7 +10,9 @@ import msgspec
 
 from rota.errors import Invalid
 from rota.model.duration import parse_duration
+from rota.model.limits import REASON_LENGTH
 from rota.model.outcome import Settlement
+from rota.model.redact import shorten
 from rota.model.run import Run
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.model.transitions import DEAD, SUCCEEDED, TERMINAL
@@ -147,7 +149,7 @@ class SettleScript(AdmitScript, ReactScript):
                         "kind": "run.on_terminated_failed",
                         "run_id": run.id,
                         "name": run.job,
-                        "detail": str(fault)[:2000],
+                        "detail": shorten(str(fault), REASON_LENGTH),
                     }
                 ],
             )

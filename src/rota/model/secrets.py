@@ -1,0 +1,162 @@
+"""Secrets by their value: found in any text, in whatever form they were written into it.
+
+A process knows the secrets of its environment and of its database URLs (`know`); an attempt knows
+those of its arguments. A value is looked for as it is, quoted for SQL, JSON, Python, HTML and URLs,
+in base64 at any place of a longer text, and in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from binascii import b2a_base64
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rota.model.limits import KNOWN_SECRETS, SECRET_LENGTH
+
+HIDDEN = "[redacted]"
+SHORTEST_SECRET = 4  # shorter ones are part of too many words
+SHORTEST_ENCODED = 6
+SHORTEST_NUMBER = 6  # a timeout is not hidden because some TOKEN_TTL is the same number
+LONGEST_WORD = 12
+KEY_LINES = 200  # of a private key, which may be printed line by line
+KEY_LINE_LENGTH = 16
+
+_NO_SECRET = frozenset({"true", "false", "none", "null", "default", HIDDEN})
+
+
+class Secrets:
+    """Values, in every form. `longest` bounds how far the half of one can reach."""
+
+    __slots__ = ("_forms", "_words", "longest")
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        plain: set[str] = set()
+        words: set[str] = set()
+        for value in map(str.strip, values):
+            if is_worth_hiding(value):
+                made = _forms(value)
+                # "postgres" is a password, and a part of many other words.
+                if value.isalpha() and len(value) <= LONGEST_WORD:
+                    words.add(value)
+                    made -= {value}
+                plain |= made
+        self._forms = tuple(sorted(plain, key=len, reverse=True))
+        self._words = tuple(re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in words)
+        self.longest = max(map(len, plain | words), default=0)
+
+    def __bool__(self) -> bool:
+        return self.longest > 0
+
+    def hide(self, text: str) -> str:
+        """The text without them. Most texts hold none, and cost a search for each."""
+        if not self.longest:
+            return text
+        spans = [span for form in self._forms if form in text for span in _places(form, text)]
+        spans += [found.span() for word in self._words for found in word.finditer(text)]
+        return _without(text, spans) if spans else text
+
+
+NO_SECRETS = Secrets()
+
+
+def is_worth_hiding(value: str) -> bool:
+    if not SHORTEST_SECRET <= len(value) <= SECRET_LENGTH or value.lower() in _NO_SECRET:
+        return False
+    return not value.isdigit() or len(value) >= SHORTEST_NUMBER
+
+
+@dataclass(slots=True)
+class _Known:
+    values: dict[str, None]
+    secrets: Secrets
+
+
+_known = _Known({}, NO_SECRETS)  # by this process, whichever run it concerns
+
+
+def know(values: Iterable[str]) -> None:
+    """Hide these from now on, in everything this process stores or shows."""
+    new = [value for value in values if value not in _known.values]
+    if new:
+        # The latest are kept: an old one is most likely no longer in use.
+        kept = list(dict.fromkeys([*_known.values, *new]))[-KNOWN_SECRETS:]
+        _known.values, _known.secrets = dict.fromkeys(kept), Secrets(kept)
+
+
+def forget() -> None:
+    """Know nothing any more."""
+    _known.values, _known.secrets = {}, NO_SECRETS
+
+
+def known() -> Secrets:
+    return _known.secrets
+
+
+def _forms(value: str) -> set[str]:
+    # Imported here: the start of every command and child pays for what stands above.
+    from urllib.parse import quote, quote_plus, unquote
+
+    raw = value.encode("utf-8", "replace")
+    escaped = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    made = {
+        value,
+        unquote(value),
+        value.replace("'", "''"),
+        value.replace("'", "\\'"),
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+        _in_html(value),
+        *escaped,
+        *(re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text) for text in escaped),
+        *_in_base64(raw),
+        *_in_hexadecimal(raw),
+        *_key_lines(value),
+    }
+    return {form for form in made if len(form) >= SHORTEST_SECRET}
+
+
+def _in_html(value: str) -> str:
+    marks = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}
+    return "".join(marks.get(letter, letter) for letter in value)
+
+
+def _in_base64(raw: bytes) -> Iterator[str]:
+    """The letters that depend on the value alone, wherever it stands in what was encoded."""
+    for before in range(3):
+        text = b2a_base64(b"\0" * before + raw, newline=False).decode()
+        own = text[(before * 8 + 5) // 6 : (before + len(raw)) * 8 // 6]
+        if len(own) >= SHORTEST_ENCODED:
+            yield own
+            yield own.replace("+", "-").replace("/", "_")
+
+
+def _in_hexadecimal(raw: bytes) -> Iterator[str]:
+    if len(raw) * 2 >= SHORTEST_ENCODED:
+        yield raw.hex()
+        yield raw.hex().upper()
+
+
+def _key_lines(value: str) -> Iterator[str]:
+    lines = value.splitlines()
+    if len(lines) > 1:
+        yield from (line for line in lines[:KEY_LINES] if len(line) >= KEY_LINE_LENGTH)
+
+
+def _places(form: str, text: str) -> Iterator[tuple[int, int]]:
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form)
+        at = text.find(form, at + 1)
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    """Spans that overlap or touch are one: no end of a secret is left beside another."""
+    pieces, done, end = [], 0, -1
+    for start, stop in sorted(spans):
+        if start > end:
+            pieces += [text[done:start], HIDDEN]
+        done = end = max(end, stop)
+    return "".join([*pieces, text[done:]])
