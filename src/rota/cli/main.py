@@ -55,6 +55,12 @@ START = (
         ("rota migrate --plan", "rota migrate --database postgresql://me@db/app"),
     ),
     Command(
+        "doctor", "doctor:doctor", "Examine settings, store and processes; say what is wrong.",
+        ("rota doctor", "rota doctor --json"),
+        "Each finding says its fix. Exits with 1 if there is a problem, and with 2 if the store "
+        "cannot be asked.",
+    ),
+    Command(
         "prune", "upkeep:prune", "Delete what retention no longer keeps.", ("rota prune",),
         "A running `rota up` does this every minute.",
     ),

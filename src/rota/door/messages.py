@@ -21,6 +21,7 @@ from rota.flow.bulk import Bulk
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
 from rota.flow.explain import Coming, Explanation
+from rota.flow.findings import Finding
 from rota.model.job import Job
 from rota.model.limits import KEY_LENGTH, clip
 from rota.model.packing import Packing
@@ -43,7 +44,7 @@ LOOKS = (
     "now", "overview", "jobs", "job", "jobs_named", "schedules", "schedule", "schedule_name",
     "running_by_schedule", "runs", "run", "runs_beginning", "attempts", "steps", "logs", "events",
     "audit", "occurrences", "changes", "queues", "workers", "locks", "explain", "why", "select",
-    "count_runs",
+    "count_runs", "doctor",
 )  # fmt: skip
 ACTS = (
     "enqueue", "trigger", "trigger_job", "cancel", "redo", "delete", "pause_run", "resume_run",
@@ -55,7 +56,7 @@ CALLS = frozenset(LOOKS + ACTS)
 
 NOUNS = (
     Run, Schedule, Job, Retry, Signature, Parameter, Enqueued, Options, Explanation, Coming,
-    Result, Column, Bulk,
+    Result, Column, Bulk, Finding,
 )  # fmt: skip
 
 # Who asks must give a good schedule. Who answers may have a broken one, and shows it.

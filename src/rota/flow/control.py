@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from rota.flow.bulk import CANCEL, DELETE, PAUSE, REDO, RESUME, Bulk, bulk_state
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
 from rota.flow.files import list_files
+from rota.flow.findings import Finding
 from rota.flow.prune import Prune
 from rota.model.duration import parse_instant
 from rota.model.job import Job
@@ -250,6 +252,17 @@ class Control:
 
     def workers(self) -> list[dict[str, Any]]:
         return self.storage.list_workers(limit=PAGE)
+
+    def doctor(self, *, host: str = "127.0.0.1", cluster: str | None = None) -> list[Finding]:
+        """Examine the store and the processes on it: what is wrong, and the fix."""
+        from rota.flow.doctor import examine, look
+        from rota.flow.worker import tzdata_version
+        from rota.version import VERSION
+
+        seen = look(
+            self.storage, host=host, cluster=cluster, tzdata=tzdata_version(), version=VERSION
+        )
+        return [replace(one, says=redact_text(one.says)) for one in examine(seen)]
 
     def locks(self) -> list[dict[str, Any]]:
         return self.storage.list_locks(limit=PAGE)

@@ -89,7 +89,7 @@ class Worker:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": VERSION,
-            "tzdata": _tzdata_version(),
+            "tzdata": tzdata_version(),
             "origin": origin,
         }
         self.notes = Notes(storage)
@@ -488,7 +488,7 @@ class Worker:
             log.warning("the worker's row could not be removed: %s", fault)
 
 
-def _tzdata_version() -> str:
+def tzdata_version() -> str:
     try:
         return version("tzdata")
     except PackageNotFoundError:

@@ -136,6 +136,9 @@ class Engine(Protocol):
     def home(self) -> dict[str, str]:
         """What tells this place apart from another one that holds a copy; empty for a file."""
 
+    def facts(self) -> Row:
+        """What the engine tells of itself: its version, and what can go wrong with it alone."""
+
     def check_schema(self) -> None:
         """WrongSchema if the store was made by another version of Rota."""
 

@@ -13,9 +13,9 @@ from rota.storage.scripts.catalog import CatalogScript
 from rota.storage.scripts.claim import ClaimScript
 from rota.storage.scripts.control import ControlScript
 from rota.storage.scripts.enqueue import EnqueueScript
+from rota.storage.scripts.facts import FactsScript
 from rota.storage.scripts.files import FilesScript
 from rota.storage.scripts.folder import FolderScript
-from rota.storage.scripts.guard import GuardScript
 from rota.storage.scripts.ledger import LedgerScript
 from rota.storage.scripts.shared import SharedScript
 from rota.storage.scripts.steps import StepsScript
@@ -24,7 +24,7 @@ from rota.storage.scripts.steps import StepsScript
 class Store(
     FolderScript,
     SharedScript,
-    GuardScript,
+    FactsScript,
     EnqueueScript,
     ClaimScript,
     StepsScript,

@@ -27,6 +27,7 @@ from rota.storage.duckdb.select import select
 from rota.storage.duckdb.step import DuckdbStep
 from rota.storage.duckdb.transaction import DuckdbTransaction, Statement, Undone
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
+from rota.storage.files import file_facts
 from rota.storage.statements import load_migrations, load_statements
 
 LONG_WAIT_SECONDS = 0.5
@@ -304,6 +305,10 @@ class DuckdbEngine:
     def home(self) -> dict[str, str]:
         """Files move: only the `cluster` setting guards them."""
         return {}
+
+    def facts(self) -> Row:
+        told: Row = {"version": duckdb.__version__, "read_only": False}
+        return told if self.in_memory else {**told, **file_facts(self.path, f"{self.path}.wal")}
 
     # Waking others in this process: there are no other processes
 

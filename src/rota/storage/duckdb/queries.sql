@@ -600,6 +600,10 @@ SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout
    AND seq NOT IN (SELECT unnest(from_json_strict(:without, '["BIGINT"]')))
  ORDER BY lease_until LIMIT :limit;
 
+-- name: expired_leases
+SELECT count(*) AS runs, min(lease_until) AS oldest_at FROM {prefix}runs
+ WHERE state = 'running' AND lease_until <= {now};
+
 -- name: slot_owners_after
 SELECT owner_run FROM {prefix}slots WHERE owner_run > :after ORDER BY owner_run LIMIT :limit;
 

@@ -299,6 +299,16 @@ class PostgresEngine:
     def home(self) -> dict[str, str]:
         return self._read(PostgresTransaction.home)
 
+    def facts(self) -> Row:
+        def look(tx: Transaction) -> Row:
+            return {
+                **(tx.one("server_facts") or {}),
+                "dead_rows": tx.all("dead_rows"),
+                "long_transactions": tx.all("long_transactions"),
+            }
+
+        return self.look(look)
+
     # Waking other processes
 
     @property

@@ -741,6 +741,10 @@ SELECT seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::t
    AND seq <> ALL (:without::bigint[])
  ORDER BY lease_until LIMIT :limit;
 
+-- name: expired_leases
+SELECT count(*) AS runs, min(lease_until) AS oldest_at FROM {prefix}runs
+ WHERE state = 'running' AND lease_until <= (SELECT {now});
+
 -- name: slot_owners_after
 SELECT owner_run FROM {prefix}slots WHERE owner_run > :after ORDER BY owner_run LIMIT :limit;
 
@@ -1111,6 +1115,26 @@ ON CONFLICT (name) DO UPDATE
 UPDATE {prefix}queues SET paused = false, reason = NULL, paused_by = NULL, paused_at = NULL
  WHERE name = :name
 RETURNING name;
+
+-- name: server_facts
+SELECT current_setting('server_version') AS version,
+       pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS read_only,
+       current_setting('max_connections')::int AS max_connections,
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections;
+
+-- name: dead_rows
+SELECT relname::text AS name, n_live_tup AS live, n_dead_tup AS dead
+  FROM pg_stat_user_tables WHERE schemaname = '{schema}_data' ORDER BY n_dead_tup DESC LIMIT 5;
+
+-- name: long_transactions
+-- Whoever began it, and never its query: that may hold secrets. Of other users' sessions a plain
+-- role sees no xact_start; they are not told then.
+SELECT pid, coalesce(usename::text, 'nobody') AS owner, coalesce(application_name, '') AS program,
+       state, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
+  FROM pg_stat_activity
+ WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+   AND backend_type = 'client backend'
+ ORDER BY xact_start LIMIT 5;
 
 -- name: list_queues
 SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,

@@ -20,19 +20,20 @@ MARK = "this store was moved or copied"
 class GuardScript(ScheduleScript):
     def check_home(self, cluster: str | None) -> str | None:
         """None if the store is where it belongs; else the reason, and its schedules are paused."""
-        here = self._here(cluster)
-        known = self.meta()
+        here, known = self._here(cluster), self.meta()
         unset = {key: value for key, value in here.items() if key not in known}
-        moved = {key: value for key, value in here.items() if known.get(key, value) != value}
-        if moved:
-            told = ", ".join(f"{key} was {known[key]}, is {here[key]}" for key in sorted(moved))
-            reason = f"{MARK} ({told}); confirm with `rota adopt`"
+        reason = _moved(here, known)
+        if reason is not None:
             while self.engine.write("check_home", lambda tx: self._pause_some(tx, reason)):
                 pass
             return reason
         if unset:
             self.engine.write("check_home", lambda tx: _remember(tx, unset))
         return None
+
+    def moved(self, cluster: str | None) -> str | None:
+        """The same reason, and nothing is done about it."""
+        return _moved(self._here(cluster), self.meta())
 
     def adopt(self, cluster: str | None, actor: Actor) -> int:
         """This place is right from now on; resume what the guard paused. How many schedules."""
@@ -72,6 +73,14 @@ class GuardScript(ScheduleScript):
     def meta(self) -> dict[str, str]:
         """Schema version, installation id, home, dispatch switch."""
         return {row["key"]: row["value"] for row in self.engine.read(lambda tx: tx.all("all_meta"))}
+
+
+def _moved(here: dict[str, str], known: dict[str, str]) -> str | None:
+    moved = {key: value for key, value in here.items() if known.get(key, value) != value}
+    if not moved:
+        return None
+    told = ", ".join(f"{key} was {known[key]}, is {here[key]}" for key in sorted(moved))
+    return f"{MARK} ({told}); confirm with `rota adopt`"
 
 
 def _remember(tx: Transaction, home: dict[str, str]) -> None:

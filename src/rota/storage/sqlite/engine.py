@@ -30,6 +30,7 @@ from rota.errors import (
 )
 from rota.model.result import Result
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
+from rota.storage.files import file_facts
 from rota.storage.sqlite.connect import BUSY_SECONDS, raw_connection, split_statements, use_wal
 from rota.storage.sqlite.select import select
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
@@ -361,6 +362,10 @@ class SqliteEngine:
     def home(self) -> dict[str, str]:
         """Files move: only the `cluster` setting guards them."""
         return {}
+
+    def facts(self) -> Row:
+        told: Row = {"version": sqlite3.sqlite_version, "read_only": False}
+        return told if self.in_memory else {**told, **file_facts(self._file, f"{self._file}-wal")}
 
     # Waking other processes
 

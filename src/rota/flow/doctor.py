@@ -1,0 +1,365 @@
+"""Examine a store: is everything as it should be, and if not, what is the fix?
+
+`look` reads what there is, once. Each check is a rule over it and yields one finding or more, also
+where all is well, so that the reader knows what was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.errors import RotaError
+from rota.flow.doctor_store import STORE_CHECKS
+from rota.flow.findings import Finding, ok, problem, warning
+from rota.model.duration import format_duration
+from rota.model.job import Job
+from rota.model.limits import FOLDER_JOBS, PAGE
+from rota.model.outcome import error_line
+from rota.model.schedule import Schedule
+from rota.storage.protocol import Storage
+
+SILENCE = timedelta(seconds=30)  # six beats of a worker
+# Fires, promotions and rescues happen within seconds wherever a process does them.
+LATE = timedelta(minutes=1)
+WAITED = timedelta(minutes=10)  # a queue whose oldest run waits longer does not keep up
+CLOCK_APART = timedelta(seconds=2)
+SOME = 5  # names in one finding
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Everything the checks ask about."""
+
+    now: datetime
+    facts: dict[str, Any]
+    dispatch: str
+    queues: list[dict[str, Any]]
+    workers: list[dict[str, Any]]
+    jobs: list[Job]
+    schedules: list[Schedule]
+    next_fire_at: datetime | None
+    next_due_at: datetime | None
+    host: str
+    has_token: bool | None  # one that would let somebody in; None where a store knows none
+    tzdata: str
+    version: str
+
+    @property
+    def live(self) -> list[dict[str, Any]]:
+        return [worker for worker in self.workers if self.now - worker["seen_at"] < SILENCE]
+
+
+def look(storage: Storage, *, host: str, cluster: str | None, tzdata: str, version: str) -> Look:
+    overview = storage.overview()
+    _, next_fire_at = storage.next_fire_at()
+    _, next_due_at = storage.next_due_at()
+    return Look(
+        now=overview["now_at"],
+        facts=storage.facts(cluster),
+        dispatch=overview["dispatch"],
+        queues=storage.list_queues(limit=PAGE),
+        workers=storage.list_workers(limit=PAGE),
+        jobs=_all(lambda after: storage.list_jobs(after=after, limit=PAGE)),
+        schedules=_all(lambda after: storage.list_schedules(after=after, limit=PAGE)),
+        next_fire_at=next_fire_at,
+        next_due_at=next_due_at,
+        host=host,
+        has_token=_has_token(storage),
+        tzdata=tzdata,
+        version=version,
+    )
+
+
+def examine(seen: Look) -> list[Finding]:
+    """Every check; one that fails itself is a finding, and keeps no other from its turn."""
+    return [finding for check in CHECKS for finding in _checked(check, seen)]
+
+
+def _checked(check: Callable[[Look], Iterator[Finding]], seen: Look) -> list[Finding]:
+    try:
+        return list(check(seen))
+    except RotaError as fault:
+        name = check.__name__.removeprefix("check_")
+        return [problem(name, f"could not be looked at: {fault}", "ask again")]
+
+
+# Processes
+
+
+def check_dispatch(seen: Look) -> Iterator[Finding]:
+    if seen.dispatch == "on":
+        yield ok("dispatch", "on")
+    else:
+        yield problem(
+            "dispatch",
+            f"{seen.dispatch}: no process begins a run",
+            "rota resume --dispatch",
+        )
+
+
+def check_workers(seen: Look) -> Iterator[Finding]:
+    lost = len(seen.workers) - len(seen.live)
+    waits = any(queue["queued"] for queue in seen.queues) or any(
+        schedule.status == "ACTIVE" for schedule in seen.schedules
+    )
+    if seen.live:
+        yield ok("workers", f"{len(seen.live)} alive, {sum(w['slots'] for w in seen.live)} slots")
+    elif waits:
+        yield problem("workers", "none is alive, and there is work to do", "rota up [MODULE:APP]")
+    else:
+        yield warning("workers", "none is alive", "rota up [MODULE:APP]")
+    if lost:
+        yield warning(
+            "workers",
+            f"{_count(lost, 'worker')} went away within the last hour without a word",
+            "look into the log of its process for a crash or the kill of a machine out of memory",
+        )
+    stuck = [worker for worker in seen.live if worker["stuck"]]
+    if stuck:
+        yield problem(
+            "workers",
+            f"threads that ignore their timeout hold slots of {_names(w['id'] for w in stuck)}",
+            "give these jobs isolation = 'process', where a timeout can really end them",
+        )
+
+
+def check_versions(seen: Look) -> Iterator[Finding]:
+    found = {worker["version"] for worker in seen.live} | {seen.version}
+    if len(found) > 1:
+        yield warning(
+            "versions",
+            f"processes of several versions of Rota work together: {_names(found)}",
+            "install one version on every machine, and start each process again",
+        )
+    else:
+        yield ok("versions", f"Rota {seen.version} everywhere")
+
+
+def check_zones(seen: Look) -> Iterator[Finding]:
+    """Two tables of time zones can put one schedule at two instants."""
+    found = {worker["tzdata"] for worker in seen.live} | {seen.tzdata}
+    if len(found) > 1:
+        yield problem(
+            "zones",
+            f"processes have different tables of time zones: {_names(found)}",
+            "pip install --upgrade tzdata on every machine, and start each process again",
+        )
+    else:
+        yield ok("zones", f"tzdata {seen.tzdata} everywhere")
+
+
+def check_clock(seen: Look) -> Iterator[Finding]:
+    apart = timedelta(seconds=seen.facts["clock_offset_seconds"])
+    ahead = [worker for worker in seen.workers if worker["seen_at"] - seen.now > CLOCK_APART]
+    if abs(apart) > CLOCK_APART:
+        way = "ahead of" if apart > timedelta(0) else "behind"
+        yield problem(
+            "clock",
+            f"the clock of the database is {_span(abs(apart))} {way} that of this machine",
+            "set both by NTP (chrony, systemd-timesyncd); the database's decides when runs are due",
+        )
+    elif ahead:
+        yield problem(
+            "clock",
+            f"{_names(worker['id'] for worker in ahead)} wrote with a clock that is ahead of ours",
+            "set the clocks of both machines by NTP; a file store belongs to one machine",
+        )
+    else:
+        yield ok("clock", f"within {_span(max(abs(apart), timedelta(milliseconds=1)))} of ours")
+
+
+# The path of a run
+
+
+def check_scheduler(seen: Look) -> Iterator[Finding]:
+    late = None if seen.next_fire_at is None else seen.now - seen.next_fire_at
+    active = sum(schedule.status == "ACTIVE" for schedule in seen.schedules)
+    if late is not None and late > LATE:
+        yield problem(
+            "scheduler",
+            f"a schedule is due since {_span(late)} and nobody fires it",
+            "start a process with the scheduler: rota up (or --only scheduler), "
+            "and look at the setting scheduler.enabled",
+        )
+    elif seen.next_due_at is not None and seen.now - seen.next_due_at > LATE:
+        late = seen.now - seen.next_due_at
+        yield problem(
+            "scheduler",
+            f"a run is due since {_span(late)} and nobody puts it into its queue",
+            "start a process that looks after the store: rota up",
+        )
+    else:
+        yield ok("scheduler", f"nothing is late; {_count(active, 'schedule')} active")
+
+
+def check_leases(seen: Look) -> Iterator[Finding]:
+    stuck = seen.facts["expired_leases"]
+    oldest = stuck["oldest_at"]
+    if oldest is not None and seen.now - oldest > LATE:
+        yield problem(
+            "leases",
+            f"{_count(stuck['runs'], 'run')} of workers that are gone, the first since "
+            f"{_span(seen.now - oldest)}: nobody rescues them",
+            "start a process that looks after the store: rota up; if one runs, its log says why "
+            "it cannot write",
+        )
+    else:
+        yield ok("leases", "none ran out")
+
+
+def check_queues(seen: Look) -> Iterator[Finding]:
+    bad = False
+    served = {queue for worker in seen.live for queue in worker["queues"]}
+    all_served = any(not worker["queues"] for worker in seen.live)
+    for queue in seen.queues:
+        name, waiting = queue["name"], queue["queued"]
+        if not waiting:
+            continue
+        told = f"queue {name}: {_count(waiting, 'run')} waiting"
+        if queue["paused"]:
+            bad = True
+            yield warning(
+                "queues", f"{told}, paused by {queue['paused_by']}", f"rota resume --queue {name}"
+            )
+        elif seen.live and not all_served and name not in served:
+            bad = True
+            yield problem(
+                "queues", f"{told}, and no live worker serves it", f"rota up --queue {name}"
+            )
+        elif queue["oldest_at"] is not None and seen.now - queue["oldest_at"] > WAITED:
+            bad = True
+            yield problem(
+                "queues",
+                f"{told}, the oldest since {_span(seen.now - queue['oldest_at'])}",
+                "more slots (rota up --slots), more processes (--processes), or look whether a "
+                "live worker knows these jobs",
+            )
+    if not bad:
+        waiting = sum(queue["queued"] for queue in seen.queues)
+        yield ok("queues", f"{_count(len(seen.queues), 'queue')}, {_count(waiting, 'run')} waiting")
+
+
+# Jobs and schedules
+
+
+def check_jobs(seen: Look) -> Iterator[Finding]:
+    broken = [job for job in seen.jobs if job.error]
+    for job in broken[:SOME]:
+        yield problem(
+            "jobs", f"job {job.name}: {error_line(job.error, limit=300)}", "mend it; rota check"
+        )
+    if len(broken) > SOME:
+        yield problem("jobs", f"{len(broken) - SOME} more jobs are broken", "rota jobs")
+    known = {name for worker in seen.live for name in worker["jobs"]}
+    unknown = [job.name for job in seen.jobs if job.enabled and job.name not in known]
+    scheduled = {one.job for one in seen.schedules if one.status == "ACTIVE"}
+    if seen.live and (missing := [name for name in unknown if name in scheduled]):
+        yield problem(
+            "jobs",
+            f"no live worker knows {_names(missing)}, and schedules make runs of them",
+            "start the app or the folder that has them: rota up MODULE:APP",
+        )
+    elif seen.live and unknown:
+        yield warning(
+            "jobs",
+            f"no live worker knows {_names(unknown)}",
+            "start the app or the folder that has them, if they are still wanted",
+        )
+    elif not broken:
+        yield ok("jobs", f"{_count(len(seen.jobs), 'job')}, none broken")
+
+
+def check_schedules(seen: Look) -> Iterator[Finding]:
+    broken = [schedule for schedule in seen.schedules if schedule.status == "BROKEN"]
+    for schedule in broken[:SOME]:
+        yield problem(
+            "schedules",
+            f"schedule {schedule.name}: {error_line(schedule.error, limit=300)}",
+            f"mend its timing: rota schedule {schedule.name} --cron …, or rota drop it",
+        )
+    if len(broken) > SOME:
+        yield problem("schedules", f"{len(broken) - SOME} more are broken", "rota schedules")
+    missing = [one.name for one in seen.schedules if one.job not in {job.name for job in seen.jobs}]
+    if missing:
+        yield problem(
+            "schedules",
+            f"the job of {_names(missing)} does not exist",
+            "register the job, or rota drop the schedule",
+        )
+    if not broken and not missing:
+        paused = sum(schedule.paused for schedule in seen.schedules)
+        yield ok("schedules", f"{_count(len(seen.schedules), 'schedule')}, {paused} paused")
+
+
+def check_home(seen: Look) -> Iterator[Finding]:
+    if seen.facts["moved"]:
+        yield problem("home", seen.facts["moved"], "rota adopt, if it was moved on purpose")
+    else:
+        yield ok("home", "the store is where it was made")
+
+
+def check_web(seen: Look) -> Iterator[Finding]:
+    if seen.host in LOOPBACK:
+        yield ok("address", f"{seen.host}: this machine only")
+    elif seen.has_token is False:
+        yield problem(
+            "address",
+            f"host {seen.host} can be reached by others, and there is no token: it will not start",
+            "rota token create NAME --role operator, or host = '127.0.0.1'",
+        )
+    else:
+        yield ok("address", f"{seen.host}: others can reach it, with a token")
+
+
+CHECKS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+    *STORE_CHECKS,
+    check_home,
+    check_clock,
+    check_zones,
+    check_versions,
+    check_dispatch,
+    check_workers,
+    check_scheduler,
+    check_leases,
+    check_queues,
+    check_jobs,
+    check_schedules,
+    check_web,
+)
+
+
+def _all(page: Callable[[str], list[Any]]) -> list[Any]:
+    """All of them by pages; no more than a folder may hold."""
+    found: list[Any] = []
+    while len(found) < FOLDER_JOBS:
+        more = page(found[-1].name if found else "")
+        found += more
+        if len(more) < PAGE:
+            break
+    return found
+
+
+def _has_token(storage: Storage) -> bool | None:
+    there: Callable[[], tuple[int, bool]] | None = getattr(storage, "tokens_there", None)
+    return None if there is None else there()[1]
+
+
+def _names(names: Any) -> str:
+    told = sorted(set(names))
+    more = f" and {len(told) - SOME} more" if len(told) > SOME else ""
+    return ", ".join(told[:SOME]) + more
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _span(span: timedelta) -> str:
+    if span < timedelta(seconds=1):
+        return f"{span / timedelta(milliseconds=1):.0f} ms"
+    return format_duration(timedelta(seconds=round(span.total_seconds())))

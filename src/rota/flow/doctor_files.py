@@ -1,0 +1,68 @@
+"""Checks of what lies around a store on this machine: settings, files with secrets, drivers."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from rota.flow.findings import Finding, ok, problem, warning
+
+OTHERS = 0o077
+DRIVERS = {"postgresql": "psycopg", "postgres": "psycopg", "duckdb": "duckdb"}
+EXTRAS = {"psycopg": "postgres", "duckdb": "duckdb"}
+
+
+def check_secret_file(check: str, path: Path, holds: str) -> Iterator[Finding]:
+    """A file that only its owner may open; none is none to worry about."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return
+    except OSError as fault:
+        yield warning(check, f"{path} cannot be looked at: {fault.strerror}", "run as its owner")
+        return
+    if os.name == "posix" and mode & OTHERS:
+        yield problem(
+            check, f"others can open {path}, which holds {holds} (mode {mode:04o})",
+            f"chmod 600 {path}; if others were on this machine, make a new one",
+        )  # fmt: skip
+    else:
+        yield ok(check, f"{path} is private (mode {mode:04o})")
+
+
+def check_targets(targets: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether each target could be opened at all: its driver, the folder of its file."""
+    bad = False
+    for name, url in targets.items():
+        scheme, _, rest = url.partition("://")
+        driver = DRIVERS.get(scheme)
+        folder = Path(rest.removeprefix("/")).parent
+        if driver is not None and find_spec(driver) is None:
+            bad = True
+            yield problem(
+                "targets",
+                f"target {name} needs {driver}, which is not installed",
+                f"pip install 'rota[{EXTRAS[driver]}]'",
+            )
+        elif scheme in ("sqlite", "duckdb") and ":memory:" not in rest and not folder.is_dir():
+            bad = True
+            yield problem(
+                "targets",
+                f"the folder of target {name} does not exist: {folder}",
+                f"mkdir -p {folder}, or mend [targets] in rota.toml",
+            )
+    if targets and not bad:
+        yield ok("targets", ", ".join(targets))
+
+
+def check_folder(folder: Path, *, named: bool) -> Iterator[Finding]:
+    """The folder of jobs. One that nobody named may come later, or never."""
+    if folder.is_dir():
+        yield ok("folder", str(folder))
+    elif named:
+        yield warning(
+            "folder", f"jobs_dir {folder} does not exist", "make it, or mend jobs_dir in rota.toml"
+        )
