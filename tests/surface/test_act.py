@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import io
+import sys
+import threading
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 import rota
 from rota.cli import enqueue as enqueue_command
 from rota.flow.control import Control
+from rota.life import open_door
 from rota.model.job import Job
 from tests.surface.conftest import Cli, Ends, shop
 
@@ -73,6 +77,65 @@ def test_run_takes_its_turn_unless_forced(cli: Cli, store: Control) -> None:
     ]
     assert states == ["queued", "held", "queued"]
     assert cli("run", "nope").code == 2
+
+
+def test_run_takes_arguments(cli: Cli, store: Control) -> None:
+    job = cli("run", "greet", "--arg", "name=007", "--arg", "copies=2", "--json").json["id"]
+    assert store.run(job).args == '{"name": "007", "copies": 2}'
+    every = ["--every", "1h", "--arg", "name=Ada"]
+    assert cli("schedule", "hourly", "--job", "greet", *every).code == 0
+    own = cli("run", "hourly", "--args", '{"copies": 3}', "--json").json["id"]
+    assert store.run(own).args == '{"name": "Ada", "copies": 3}'
+    assert "'nam' is unknown" in cli("run", "greet", "--arg", "nam=A").error
+
+
+def test_wait_shows_how_far_it_is(cli: Cli, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = rota.Rota()
+    go = threading.Event()
+
+    @app.job
+    def count(ctx: rota.Context) -> str:
+        ctx.progress(30, 120)
+        assert go.wait(20)
+        return "done"
+
+    app.load()
+    app.start(["worker"])
+    door = open_door(app)
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> int:
+            if "running, attempt 1, 30 of 120 (25%)" in text:
+                go.set()  # it was seen: the run may end
+            return super().write(text)
+
+    screen = Screen()
+    with monkeypatch.context() as patch:
+        patch.setenv("TERM", "xterm")
+        patch.setattr(sys, "stderr", screen)
+        answer = cli("run", "count", "--wait")
+    app.stop()
+    if door is not None:
+        door.stop()
+    assert go.is_set()
+    assert answer.code == 0
+    assert answer.out.endswith('"done"\n')
+
+
+def test_wait_can_be_left(cli: Cli, store: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(enqueue_command, "nobody_else_can_run", lambda where, control: False)
+    monkeypatch.setattr(enqueue_command.time, "sleep", interrupt)
+    answer = cli("run", "broken", "--wait")
+    assert answer.code == 130
+    assert f"the run goes on without us; look at it with `rota show {store.runs()[0].id}`" in (
+        answer.err
+    )
 
 
 def test_wait_tells_how_it_ended(cli: Cli, database: str) -> None:

@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from rota.cli import bulk as bulk_command
+from rota.cli.main import main
+from rota.cli.output import StatusLine
 from rota.errors import Conflict
 from rota.flow.control import Control
 from tests.surface.conftest import Cli
@@ -69,15 +71,10 @@ def test_delete_wants_a_state(cli: Cli, ended: dict[str, str]) -> None:
 
 
 def test_it_goes_on_over_pages(cli: Cli, store: Control, monkeypatch: pytest.MonkeyPatch) -> None:
-    enqueue_many = [enqueue(cli, "broken") for _ in range(5)]
-    real = Control.bulk
-
-    def two_at_a_time(self: Control, *args: str, **options: object) -> object:
-        return real(self, *args, **{**options, "limit": 2})  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Control, "bulk", two_at_a_time)
+    monkeypatch.setattr(bulk_command, "STEP", 2)
+    made = [enqueue(cli, "broken") for _ in range(5)]
     answer = cli("cancel", "--all", "--state", "queued", "--yes", "--json").json
-    assert answer["done"] == len(enqueue_many)
+    assert answer["done"] == len(made)
     assert set(states(store).values()) == {"cancelled"}
 
 
@@ -141,8 +138,18 @@ def test_wrong_use(cli: Cli, store: Control, args: str, message: str) -> None:
     assert message in answer.error
 
 
-def test_progress_is_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = bulk_command.Progress(3)
-    progress.at(1)
-    progress.end()
+def test_a_terminal_sees_how_far_it_is(
+    cli: Cli, store: Control, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = StatusLine()
+    line.show("1 of 3")
+    line.clear()
     assert capsys.readouterr().err == ""
+    enqueue(cli, "broken")
+    screen = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setenv("TERM", "xterm")
+        patch.setattr(sys, "stderr", screen)
+        main(["cancel", "--all", "--yes"])
+    assert "1 of 1" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")

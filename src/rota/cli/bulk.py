@@ -7,13 +7,14 @@ from typing import Any
 
 from rota.cli.main import FAILED, OK
 from rota.cli.options import Many, Where
-from rota.cli.output import coloured, note, say, say_json
+from rota.cli.output import StatusLine, note, say, say_json
 from rota.errors import Invalid
 from rota.flow.bulk import Bulk, bulk_states
 from rota.flow.control import Control
 from rota.model.limits import BULK_RUNS
 from rota.model.outcome import error_line
 
+STEP = 100  # runs, until it is said how far it is
 DONE = {"redo": "redone", "cancel": "cancelled, or asked to end", "delete": "deleted"}
 
 
@@ -46,17 +47,19 @@ def do_all(
     if total and not many.yes and not _confirmed(f"{verb} {told}?", where):
         note("nothing was done")
         return FAILED
-    progress, pages = Progress(total), list[Bulk]()
+    line, pages = StatusLine(), list[Bulk]()
     for state in states if total else ():
         before: int | None = None
         while True:
-            page = control.bulk(verb, state, **chosen, before=before, reason=reason, latest=latest)
+            page = control.bulk(
+                verb, state, **chosen, before=before, reason=reason, latest=latest, limit=STEP
+            )
             pages.append(page)
-            progress.at(sum(one.done + one.left_out for one in pages))
+            line.show(f"{sum(one.done + one.left_out for one in pages):,} of {total:,}")
             before = page.before
             if before is None:
                 break
-    progress.end()
+    line.clear()
     return _say_end(verb, pages, where)
 
 
@@ -93,19 +96,3 @@ def _confirmed(question: str, where: Where) -> bool:
 def _count(number: int) -> str:
     more = " or more" if number >= BULK_RUNS else ""
     return f"{number:,}{more} run{'' if number == 1 else 's'}"
-
-
-class Progress:
-    """One line on a terminal that says how far it is; nothing in a pipe."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self._shown = total, False
-
-    def at(self, done: int) -> None:
-        if coloured(sys.stderr) and done < self.total:
-            print(f"\r{done:,} of {self.total:,}", end="", file=sys.stderr, flush=True)
-            self._shown = True
-
-    def end(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -9,10 +9,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rota.cli.arguments import read_arguments
+from rota.cli.find import schedule_or_none
 from rota.cli.lists import is_alive
 from rota.cli.main import FAILED, OK
 from rota.cli.options import HERE, Where
-from rota.cli.output import note, say, say_json
+from rota.cli.output import StatusLine, note, say, say_json
 from rota.cli.records import run_record
 from rota.cli.results import say_result
 from rota.cli.store import nobody_else_can_run, operating
@@ -106,6 +107,8 @@ def run(
     name: Annotated[str, Parameter(name="JOB|SCHEDULE")],
     /,
     *,
+    arg: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None,
+    args: Annotated[str | None, Parameter(metavar="JSON")] = None,
     force: bool = False,
     wait: bool = False,
     where: Where = HERE,
@@ -115,7 +118,11 @@ def run(
     Parameters
     ----------
     name
-        A schedule, with its arguments, or a job that needs none.
+        A schedule, with its own arguments, or a job.
+    arg
+        One argument, may be repeated. Read as JSON unless the job asks for text.
+    args
+        All arguments, as a JSON object. A schedule's own are kept where none is given.
     force
         Run even while another run of it is under way.
     wait
@@ -123,7 +130,16 @@ def run(
     """
     with operating(where) as control:
         _check_wait(control, wait, where)
-        return _answer(control, control.trigger(name, force=force), wait, where)
+        told = None
+        if arg or args is not None:
+            told = read_arguments(control.job(_job_of(control, name)), arg, args)
+        return _answer(control, control.trigger(name, told, force=force), wait, where)
+
+
+def _job_of(control: Control, name: str) -> str:
+    """A schedule's job, or the job that is meant."""
+    schedule = schedule_or_none(control, name)
+    return name if schedule is None else schedule.job
 
 
 def _check_wait(control: Control, wait: bool, where: Where) -> None:
@@ -147,13 +163,32 @@ def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
 
 
 def _wait(control: Control, run_id: str) -> Run:
-    began, hinted = time.monotonic(), False
-    while (run := control.run(run_id)).state not in TERMINAL:
-        if not hinted and run.attempt == 0 and time.monotonic() - began > PATIENCE_SECONDS:
-            hinted = True
-            _say_why_it_waits(control, run)
-        time.sleep(LOOK_SECONDS)
+    began, hinted, line = time.monotonic(), False, StatusLine()
+    try:
+        while (run := control.run(run_id)).state not in TERMINAL:
+            line.show(_under_way(run))
+            if not hinted and run.attempt == 0 and time.monotonic() - began > PATIENCE_SECONDS:
+                hinted = True
+                line.clear()
+                _say_why_it_waits(control, run)
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        line.clear()
+        note(f"the run goes on without us; look at it with `rota show {run_id}`")
+        raise
+    line.clear()
     return run
+
+
+def _under_way(run: Run) -> str:
+    """`running, attempt 2, 30 of 120 (25 %)`, as far as its handler tells."""
+    told = [run.state] if run.attempt == 0 else [run.state, f"attempt {run.attempt}"]
+    progress = {} if run.progress is None else json.loads(run.progress)
+    done, total = progress.get("done"), progress.get("total")
+    if done is not None:
+        share = f" of {total:g} ({done / total:.0%})" if total else ""
+        told.append(f"{done:g}{share}")
+    return ", ".join(told)
 
 
 def _say_why_it_waits(control: Control, run: Run) -> None:

@@ -70,6 +70,13 @@ START = (
         "A store that finds itself in another server pauses its schedules until then.",
     ),
     Command(
+        "completion", "completion:completion", "Print a script that completes in your shell.",
+        ("rota completion bash > ~/.local/share/bash-completion/completions/rota",
+         "rota completion zsh > ~/.zfunc/_rota",
+         "rota completion fish > ~/.config/fish/completions/rota.fish"),
+        "Completes commands, options, and the names of jobs, schedules and queues.",
+    ),
+    Command(
         "next", "next:coming", "Say what a cron expression means, and when it occurs.",
         ("rota next '30 2 * * *' --tz Europe/Berlin --after 2026-03-28T00:00:00Z",),
     ),
@@ -114,7 +121,8 @@ LOOK = (
 ACT = (
     Command(
         "run", "enqueue:run", "Run a job or a schedule now.",
-        ("rota run rollup --wait", "rota run nightly --force"),
+        ("rota run rollup --wait", "rota run nightly --force",
+         "rota run rollup --arg day=2026-03-29"),
         "The schedule's next time stays as it is.",
     ),
     Command(
