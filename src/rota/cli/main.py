@@ -61,6 +61,12 @@ START = (
         "cannot be asked.",
     ),
     Command(
+        "bench", "bench:bench", "Measure this store on this machine, and clean up.",
+        ("rota bench", "rota bench --runs 10000 --json"),
+        "Makes runs of a job of its own in a queue of its own, and deletes them afterwards; no "
+        "other run is touched.",
+    ),
+    Command(
         "prune", "upkeep:prune", "Delete what retention no longer keeps.", ("rota prune",),
         "A running `rota up` does this every minute.",
     ),

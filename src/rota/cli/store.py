@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @contextmanager
 def reading(where: Where) -> Iterator[Control]:
     """A control to look with."""
-    with _existing(where) as (_, found):
+    with existing(where) as (_, found):
         control = (
             found
             if isinstance(found, Control)
@@ -41,7 +41,7 @@ def reading(where: Where) -> Iterator[Control]:
 @contextmanager
 def operating(where: Where) -> Iterator[Control]:
     """A control to act with: it knows the executors, which may have a say in how runs end."""
-    with _existing(where) as (settings, found):
+    with existing(where) as (settings, found):
         control = found if isinstance(found, Control) else _control(found, settings)
         with suggesting(control):
             yield control
@@ -103,7 +103,8 @@ def door_to(settings: Settings) -> RemoteControl | None:
 
 
 @contextmanager
-def _existing(where: Where) -> Iterator[tuple[Settings, Store | RemoteControl]]:
+def existing(where: Where) -> Iterator[tuple[Settings, Store | RemoteControl]]:
+    """The store that is there, or the process that has it; never made by asking."""
     settings = settings_of(where)
     file = store_file(settings.database)
     # Connecting would create the file, so look first.

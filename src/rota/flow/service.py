@@ -46,6 +46,8 @@ class ServiceOptions:
     pace: timedelta = timedelta(seconds=60)
     max_fires_per_tick: int = 0
     start_delay: timedelta = timedelta(0)
+    # False leaves runs of other jobs alone: nothing is promoted, rescued or pruned (`rota bench`).
+    housekeeping: bool = True
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -106,11 +108,13 @@ class Service:
             lease=options.lease,
             monotonic=time.monotonic,
         )
-        self.loops = {
-            "promote": Loop("promote", promote.step),
-            "rescue": Loop("rescue", rescue.step),
-            "prune": Loop("prune", Prune(storage, retention=options.retention).step),
-        }
+        self.loops: dict[str, Loop] = {}
+        if options.housekeeping:
+            self.loops = {
+                "promote": Loop("promote", promote.step),
+                "rescue": Loop("rescue", rescue.step),
+                "prune": Loop("prune", Prune(storage, retention=options.retention).step),
+            }
         if "scheduler" in options.parts:
             fire = Fire(
                 storage,
@@ -161,7 +165,8 @@ class Service:
         """A settle may have handed on a slot, or set a run to be tried again."""
         if self.worker is not None:
             self.worker.wake()
-        self.loops["promote"].wake()
+        if "promote" in self.loops:
+            self.loops["promote"].wake()
 
     def _heard(self) -> None:
         """Another process changed something, most often it made a run: the worker looks before the

@@ -9,6 +9,7 @@ from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
 from rota.model.result import Result
 from rota.storage.engine import Clock, Engine, Probe
+from rota.storage.scripts.bench import BenchScript
 from rota.storage.scripts.catalog import CatalogScript
 from rota.storage.scripts.claim import ClaimScript
 from rota.storage.scripts.control import ControlScript
@@ -29,6 +30,7 @@ class Store(
     ClaimScript,
     StepsScript,
     FilesScript,
+    BenchScript,
     ControlScript,
     LedgerScript,
     CatalogScript,

@@ -692,6 +692,13 @@ UPDATE {prefix}jobs SET enabled = 0, error = :error, version_at = {now}
 -- name: delete_shared_job
 DELETE FROM {prefix}jobs WHERE name = :name AND source = 'api' AND executor = 'sql';
 
+-- name: delete_bench_job
+-- Only what `rota bench` made, whatever it is asked for.
+DELETE FROM {prefix}jobs WHERE name = :name AND name LIKE 'rota-bench-%';
+
+-- name: delete_bench_queue
+DELETE FROM {prefix}queues WHERE name = :name AND name LIKE 'rota-bench-%';
+
 -- name: unfinished_run
 -- A branch for each state: each walks the index of that state, never the history.
 SELECT 1 AS found FROM {prefix}runs WHERE state = 'queued' AND job = :job
