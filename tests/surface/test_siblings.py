@@ -16,6 +16,7 @@ from tests.surface.test_up import Up
 
 APP = """
     import os
+    import pathlib
     import rota
 
     app = rota.Rota()
@@ -23,6 +24,13 @@ APP = """
     @app.job
     def who() -> int:
         return os.getpid()
+
+    @app.job
+    def slow(ctx: rota.Context) -> str:
+        pathlib.Path(f"begun_{os.getpid()}_{ctx.run_id}").touch()
+        while not pathlib.Path("go").exists():
+            ctx.wait(0.01)
+        return "whole"
 """
 
 
@@ -62,6 +70,27 @@ def test_they_work_come_back_and_stop_together(up: Up, cli: Cli) -> None:
     code, _ = up.stop()
     assert code == 0
     assert are_gone(processes)
+
+
+def begun() -> list[tuple[str, str]]:
+    """(process, run) of what has begun."""
+    return [(path.name.split("_")[1], path.name.split("_")[2]) for path in Path().glob("begun_*")]
+
+
+def test_all_of_them_let_their_runs_end(up: Up, cli: Cli) -> None:
+    wait_until(three(cli))
+    for _ in range(20):  # more than slots, and than what is claimed ahead
+        cli("enqueue", "slow")
+    wait_until(lambda: len({process for process, _ in begun()}) == 3)
+    processes = pids(cli)
+    up.process.send_signal(signal.SIGINT)
+    up.wait_for("stopping; waits up to 30s for")
+    Path("go").touch()
+    assert up.process.wait(20) == 0
+    assert are_gone(processes)
+    states = {cli("show", run, "--json").json["run"]["state"] for _, run in begun()}
+    assert states == {"succeeded"}
+    assert cli("workers", "--json").json == []
 
 
 def test_they_end_when_the_first_one_is_killed(up: Up, cli: Cli) -> None:

@@ -145,6 +145,44 @@ def test_it_works_says_so_and_stops_at_sigterm(folder: Path, cli: Cli) -> None:
     assert sorted(os.listdir()) == ["go", "rota.db", "shop.py"]
 
 
+def descendants(process: int) -> set[int]:
+    """Every process below this one."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{process}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found |= {int(child)} | descendants(int(child))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_ctrl_c_leaves_nothing_behind(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DuckDB store has a socket beside it, and a Python file runs in a process of its own."""
+    pytest.importorskip("duckdb")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    Path("rota.toml").write_text('database = "duckdb:///rota.duckdb"\n')
+    Path("jobs.d").mkdir()
+    Path("jobs.d/tick.py").write_text(
+        'schedule = "* * * * * *"\n\n\ndef run(ctx):\n    ctx.storage.put("x", b"kept")\n'
+    )
+    up = Up()
+    up.wait_for("tick", "succeeded in")
+    assert Path("rota.duckdb.rota.sock").exists()
+    below = descendants(up.process.pid)
+    assert below
+    code, _ = up.stop(signal.SIGINT)
+    assert code == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in below)
+    assert os.listdir(temporary) == []
+    left = {name for name in os.listdir() if not name.startswith("rota.duckdb")}
+    assert left - {".rota"} == {"jobs.d", "rota.toml", "temporary"}
+    assert not [name for name in os.listdir() if "sock" in name or "pid" in name]
+
+
 def test_without_an_app_it_fires_and_says_who_works(folder: Path, cli: Cli) -> None:
     up = Up("--database", "sqlite:///other.db", "--only", "scheduler", "--json")
     assert up.process.stdout is not None

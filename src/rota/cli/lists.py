@@ -13,7 +13,7 @@ from rota.cli.options import HERE, Where
 from rota.cli.output import note, one_line, say_json, say_table
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
-from rota.cli.times import relative, spent, took, when, zone_name
+from rota.cli.times import spent, took, when, zone_name
 from rota.errors import Unknown
 from rota.flow.control import Control
 from rota.model.limits import PAGE
@@ -137,19 +137,20 @@ def queues(*, where: Where = HERE) -> None:
         return say_json(found)
     now = overview["now_at"]
     say_table(
-        ("name", "state", "queued", "oldest", "reason"),
+        ("name", "state", "queued", f"oldest ({zone_name(now)})", "reason"),
         (
             (
                 queue["name"],
                 "paused" if queue["paused"] else "open",
                 queue["queued"],
-                None if queue["oldest_at"] is None else relative(queue["oldest_at"], now),
+                None if queue["oldest_at"] is None else when(queue["oldest_at"], now),
                 _pause_note(queue, now),
             )
             for queue in found
         ),
         empty="no queues yet; the first job makes one",
     )
+    _say_cut(found)
     if overview["dispatch"] != "on":
         note(f"dispatch is {one_line(overview['dispatch'])}; `rota resume --dispatch` goes on")
 
@@ -173,8 +174,8 @@ def workers(*, where: Where = HERE) -> None:
             "stuck",
             "queues",
             "jobs",
-            "started",
-            "seen",
+            f"started ({zone_name(now)})",
+            f"seen ({zone_name(now)})",
         ),
         (
             (
@@ -187,13 +188,14 @@ def workers(*, where: Where = HERE) -> None:
                 worker["stuck"],
                 ", ".join(worker["queues"]) or "all",
                 len(worker["jobs"]),
-                relative(worker["started_at"], now),
-                relative(worker["seen_at"], now),
+                when(worker["started_at"], now),
+                when(worker["seen_at"], now),
             )
             for worker in found
         ),
         empty="no workers; start one with `rota up [MODULE:APP]`",
     )
+    _say_cut(found)
 
 
 def locks(*, where: Where = HERE) -> None:
@@ -207,6 +209,7 @@ def locks(*, where: Where = HERE) -> None:
         ((lock["name"], lock["owner"], lock["token"], when(lock["until"], now)) for lock in found),
         empty="no lock is held",
     )
+    _say_cut(found)
 
 
 def is_alive(worker: dict[str, Any], now: datetime) -> bool:
@@ -243,7 +246,7 @@ def say_schedules(found: list[Schedule], now: datetime, *, empty: str = "") -> N
                 one.described(),
                 one.status,
                 when(one.next_fire_at, now) if one.status == "ACTIVE" else None,
-                None if one.last_fired_at is None else relative(one.last_fired_at, now),
+                None if one.last_fired_at is None else when(one.last_fired_at, now),
                 error_line(one.error or one.paused_reason),
             )
             for one in found
@@ -265,8 +268,15 @@ def _pause_note(queue: dict[str, object], now: datetime) -> str | None:
         return None
     told = f"by {queue['paused_by']}"
     if isinstance(queue["paused_at"], datetime):
-        told += f" {relative(queue['paused_at'], now)}"
+        told += f" {when(queue['paused_at'], now)}"
     return told + (f": {queue['reason']}" if queue["reason"] else "")
+
+
+def _say_cut(found: Sequence[object]) -> None:
+    if len(found) == PAGE:
+        note(
+            f"there may be more; the first {PAGE} are shown, and `rota sql` can ask for the others"
+        )
 
 
 def _say_more(found: Sequence[object], limit: int, how: str) -> None:
