@@ -24,7 +24,7 @@ from rota.flow.fire import Fire
 from rota.model.job import Job
 from rota.model.plan import FirePlan
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Actor
+from rota.storage.protocol import Actor, Fired
 from rota.storage.store import Store, open_store
 
 ME = Actor(by="bench", via="bench")
@@ -71,7 +71,7 @@ def recover(store: Store, clock: Clock) -> float:
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-        def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
+        def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
             nonlocal newest
             made = store.fire(plans, jobs)
             due = [run.occurrence for plan in plans for run in plan.runs]

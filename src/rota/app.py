@@ -34,6 +34,7 @@ from rota.executors.scripts import Script, Scripts
 from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
 from rota.flow.control import Control
+from rota.flow.counters import Counters
 from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener, Sources, ended_event
 from rota.flow.service import PARTS, Service, ServiceOptions
@@ -77,6 +78,7 @@ class Rota:
     ) -> None:
         self.settings: Settings = load_settings({"database": database, **settings})
         self.events = Events()
+        self.counters = Counters()
         self.executors = Registry({"sql": self._sql_executor})
         self._functions: dict[str, Callable[..., Any]] = {}
         self._given: dict[str, Executor] = {}
@@ -319,6 +321,7 @@ class Rota:
         )
 
     def _tell_cancelled(self, run: Run) -> None:
+        self.counters.cancelled(run.job)
         if self.events.wants("job.cancelled"):
             self.events.emit("job.cancelled", ended_event(run), run.schedule_id)
 
@@ -441,6 +444,7 @@ class Rota:
                 hearer_of=self._hearer_of,
                 foreign=self._filed,
                 on_stuck=on_stuck,
+                counters=self.counters,
             )
             self._service.start()
         self._door = open_door(self)

@@ -308,7 +308,7 @@ def plans(store: Store) -> list[FirePlan]:
 
 
 def fire(store: Store, planned: Sequence[FirePlan]) -> int:
-    return store.fire(planned, store.jobs_named({plan.schedule.job for plan in planned}))
+    return store.fire(planned, store.jobs_named({plan.schedule.job for plan in planned})).runs
 
 
 def tick(store: Store) -> int:

@@ -46,7 +46,7 @@ def retire(store: Store, name: str = NAME) -> bool:
 
 
 def tick(store: Store) -> int:
-    return store.fire(plans(store), store.jobs_named([NAME]))
+    return store.fire(plans(store), store.jobs_named([NAME])).runs
 
 
 # Versions

@@ -20,7 +20,7 @@ from rota.model.plan import FirePlan, Stretch, plan_fire
 from rota.model.run import Claimed
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.engine import Transaction
-from rota.storage.scripts.fire import advances
+from rota.storage.scripts.fire import Fired, advances
 from rota.storage.store import Store
 from tests.simulation.scenario import Focus, Plant
 from tests.simulation.store import WatchedStore, watched
@@ -72,10 +72,10 @@ def fire_in_two_transactions(world: World) -> Iterator[None]:
             tx.many("insert_fired_runs", made)
         return new
 
-    def fire(store: Store, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
+    def fire(store: Store, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
         made = store.engine.write("fire", lambda tx: insert(store, tx, plans, jobs))
         store.engine.write("fire", lambda tx: tx.many("advance_schedules", advances(plans)))
-        return made
+        return Fired(frozenset(plan.schedule.id for plan in plans), {"fired": made})
 
     with patch.object(WatchedStore, "fire", watched("fire", fire)):
         yield

@@ -1,8 +1,9 @@
 """`rota up --processes N`: more workers beside this one, for more cores.
 
 Each is a `rota up --only worker` of its own and needs nobody: they meet in the database. This
-process starts them, starts one again that has ended, and ends them when it ends. If it is killed
-they notice, because their input is a pipe from here.
+process starts them, starts one again that has ended, and ends them when it ends. Their input is a
+socket to here: if this process is killed they notice, and they tell it what they have counted, so
+that its metrics are those of all of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +19,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from rota.errors import Invalid
+from rota.flow.counters import Counters, Counts, since
 
 log = logging.getLogger("rota.up")
 
@@ -26,6 +31,7 @@ MOST_PROCESSES = 256
 RESTART_SECONDS = 1.0
 LONGEST_RESTART_SECONDS = 30.0
 LASTING_SECONDS = 60.0
+TELL_SECONDS = 1.0
 
 
 def check_processes(count: int, database: str) -> None:
@@ -45,8 +51,13 @@ class Siblings:
     """Started and stopped with this process. `settings` are added to their environment."""
 
     def __init__(
-        self, count: int, arguments: Sequence[str], settings: Mapping[str, str] | None = None
+        self,
+        count: int,
+        arguments: Sequence[str],
+        settings: Mapping[str, str] | None = None,
+        counters: Counters | None = None,
     ) -> None:
+        self._counters = counters or Counters()
         self._command = [sys.executable, "-m", "rota.cli", "up", *arguments]
         self._environment = {**os.environ, **(settings or {})}
         self._stopping = threading.Event()
@@ -80,8 +91,6 @@ class Siblings:
             code = process.wait()
             with self._guard:
                 self._running.discard(process)
-            if process.stdin is not None:
-                process.stdin.close()
             if self._stopping.is_set():
                 return
             lasted = time.monotonic() - began > LASTING_SECONDS
@@ -95,14 +104,57 @@ class Siblings:
             if self._stopping.is_set():
                 return None
             # Its own session: Ctrl-C in the terminal is for this process, which tells the others.
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                start_new_session=True,
-                env=self._environment,
-            )
+            ours, theirs = socket.socketpair()
+            try:
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=theirs.fileno(),
+                    start_new_session=True,
+                    env=self._environment,
+                )
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
+            threading.Thread(
+                target=self._listen, args=(ours,), name="rota-sibling-counts", daemon=True
+            ).start()
             self._running.add(process)
             return process
+
+    def _listen(self, ours: socket.socket) -> None:
+        """Take over what one of them has counted, until it ends."""
+        with ours, ours.makefile("rb") as lines, suppress(OSError):
+            for line in lines:
+                with suppress(msgspec.DecodeError, ValueError):  # half a line: it was killed
+                    self._counters.add(_COUNTS.decode(line))
+
+
+class Telling:
+    """In a sibling: says once a second what was counted, and the rest at the end."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters, self._told = counters, counters.counts()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rota-counts", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ending.set()
+        self._thread.join()
+        self._tell()
+
+    def _run(self) -> None:
+        while not self._ending.wait(TELL_SECONDS):
+            self._tell()
+
+    def _tell(self) -> None:
+        now = self._counters.counts()
+        more, self._told = since(now, self._told), now
+        if more != Counts():
+            with suppress(OSError), socket.socket(fileno=os.dup(0)) as channel:
+                channel.sendall(msgspec.json.encode(more) + b"\n")
 
 
 def end_with_parent() -> None:
@@ -115,6 +167,9 @@ def end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="rota-parent", daemon=True).start()
+
+
+_COUNTS = msgspec.json.Decoder(Counts)
 
 
 def _told(code: int) -> str:

@@ -19,7 +19,7 @@ from rota.cli.load import load_app
 from rota.cli.main import OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import say_json
-from rota.cli.siblings import Siblings, check_processes, end_with_parent
+from rota.cli.siblings import Siblings, Telling, check_processes, end_with_parent
 from rota.cli.store import door_to, settings_of
 from rota.cli.up_log import RunLines, choose_format, set_up_logging
 from rota.cli.up_screen import describe, say_screen
@@ -83,12 +83,14 @@ def up(
         if not quiet:
             RunLines(app)
             _introduce(app, address, parts, where, usual)
+        telling = Telling(app.counters) if sibling else None
         if sibling:
             end_with_parent()
         siblings = Siblings(
             processes - 1,
             _as_worker(address, told, level, where, log_format),
             {} if where.database is None else {"ROTA_DATABASE": where.database},
+            app.counters,
         )
         siblings.start()
         try:
@@ -96,6 +98,8 @@ def up(
         finally:
             siblings.ask_to_stop()
             siblings.wait()
+            if telling is not None:
+                telling.end()
     except _Left:
         return OK
     finally:

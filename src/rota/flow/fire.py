@@ -10,13 +10,14 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from rota.flow.counters import Counters
 from rota.model.clock import ClockGuard
 from rota.model.job import Job
 from rota.model.plan import FirePlan, plan_fire
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Storage
+from rota.storage.protocol import Fired, Storage
 
 log = logging.getLogger("rota.fire")
 
@@ -44,7 +45,9 @@ class Fire:
         max_fires_per_tick: int = 0,
         start_delay: float = 0.0,
         look_ahead: float = 0.0,
+        counters: Counters | None = None,
     ) -> None:
+        self.counters = counters or Counters()
         self.storage, self.monotonic, self.fired = storage, monotonic, fired
         self.pace = pace
         self.batch = min(batch, max_fires_per_tick) if max_fires_per_tick else batch
@@ -55,6 +58,7 @@ class Fire:
         self.begins_at = monotonic() + start_delay
         self.newest = False  # which end of what is due this tick takes
         self.coming: Coming | None = None
+        self.read = (0.0, datetime.min.replace(tzinfo=UTC))  # the clock of the store, and ours
 
     def step(self) -> float:
         early = self.begins_at - self.monotonic()
@@ -68,6 +72,7 @@ class Fire:
 
     def _look(self) -> float:
         due = self.storage.due_schedules(self.batch, newest=self.newest, ahead=self.look_ahead)
+        self.read = (self.monotonic(), due.now)
         if not self.guard.accepts(due.now, self.monotonic()):
             log.warning("the clock jumped to %s; nothing fires until it is confirmed", due.now)
             return CLOCK_RECHECK
@@ -111,8 +116,22 @@ class Fire:
         return plans, room
 
     def _fire(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> None:
-        if self.storage.fire(plans, jobs):
+        fired = self.storage.fire(plans, jobs)
+        if fired.runs:
             self.fired()
+        if fired.outcomes:
+            self.counters.fired(fired.outcomes, self._lags(plans, fired))
+
+    def _lags(self, plans: list[FirePlan], fired: Fired) -> list[float]:
+        """How long after its instant each occurrence was fired."""
+        read_at, now = self.read
+        now += timedelta(seconds=self.monotonic() - read_at)
+        return [
+            max(0.0, (now - run.occurrence).total_seconds())
+            for plan in plans
+            if plan.schedule.id in fired.moved
+            for run in plan.runs
+        ]
 
     def _until_next(self) -> float:
         now, next_fire_at = self.storage.next_fire_at()

@@ -47,6 +47,7 @@ class Owner:
     target: str | Targets
     done: Callable[[Execution, Outcome], None]
     freed: Callable[[Execution], None] = lambda execution: None
+    begun: Callable[[], object] = lambda: None
     process: int = field(default_factory=os.getpid)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -207,6 +208,7 @@ def end_fork(outcome: Outcome) -> NoReturn:
 def execute(execution: Execution, body: Callable[[Context], Outcome]) -> None:
     """Call the executor in this thread. Whatever it raises is a failed attempt."""
     execution.begin()
+    execution.owner.begun()
     try:
         outcome = body(execution.context)
         if not isinstance(outcome, Outcome):

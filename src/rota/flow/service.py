@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from rota.errors import Invalid
 from rota.executors.protocol import Targets
+from rota.flow.counters import Counters
 from rota.flow.events import Events
 from rota.flow.fire import Fire
 from rota.flow.learn import Learn
@@ -70,6 +71,7 @@ class Service:
         hearer_of: FindHearer,
         foreign: set[str] | None = None,
         on_stuck: Callable[[], None] = lambda: None,
+        counters: Counters | None = None,
     ) -> None:
         self.storage, self.events = storage, events
         # With a wake channel a look a second is a safety net; without one it is the way.
@@ -81,6 +83,7 @@ class Service:
             events=events,
             hearer_of=hearer_of,
             settled=self.wake_settled,
+            counters=counters,
         )
         self.worker: Worker | None = None
         if "worker" in options.parts:
@@ -124,6 +127,7 @@ class Service:
                 max_fires_per_tick=options.max_fires_per_tick,
                 start_delay=options.start_delay.total_seconds(),
                 look_ahead=LOOK_AHEAD_SECONDS,
+                counters=counters,
             )
             self.loops["fire"] = Loop("fire", fire.step)
         self._unlisten: Callable[[], None] = lambda: None

@@ -20,6 +20,7 @@ import msgspec
 
 from rota.errors import Invalid, Unavailable, Unknown
 from rota.executors.protocol import HearsTermination
+from rota.flow.counters import Counters
 from rota.flow.events import Events, run_event
 from rota.model.job import Job
 from rota.model.outcome import Outcome, Settlement, settle
@@ -51,7 +52,9 @@ class Settler:
         hearer_of: FindHearer,
         settled: Callable[[], None] = lambda: None,
         luck: Callable[[], float] = random.random,
+        counters: Counters | None = None,
     ) -> None:
+        self.counters = counters or Counters()
         self.storage, self.jobs, self.max_lost = storage, jobs, max_lost
         self.events, self.hearer_of, self.settled, self.luck = events, hearer_of, settled, luck
         self._pending: deque[Settlement] = deque()
@@ -174,11 +177,13 @@ class Settler:
         plain = all(one.is_plain for one in settlements)
         if plain and not again and len(states) == len(settlements) and not self._wanted():
             self.events.ended_unheard(len(settlements))
+            self.counters.settled(settlements, states)
             return
         for one in settlements:
             if again and one.run.seq not in states and self._was_written(one):
                 states[one.run.seq] = one.state
         # Every question before the first word: one without an answer makes all of this again.
+        self.counters.settled(settlements, states)
         for one in settlements:
             state = states.get(one.run.seq)
             if state is None:

@@ -111,6 +111,7 @@ class Worker:
             target=target,
             done=self._done,
             freed=self._freed,
+            begun=settler.counters.begun,
         )
         self._told_stuck = False
         self.claim = Claim(
@@ -241,6 +242,7 @@ class Worker:
                 execution.begin()
                 execution.threadless = True  # before it is: it may end at once
                 if start(execution.context, execution.handler_returned):
+                    self._owner.begun()
                     self._watch_deadline(execution)
                     return None
                 execution.threadless, execution.started_at = False, None

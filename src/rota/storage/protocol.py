@@ -22,11 +22,23 @@ from rota.model.steps import StepDone, StepFile, StepTransaction
 from rota.storage.engine import Row
 from rota.storage.scripts.changes import Actor
 from rota.storage.scripts.claim import LogLine, Renewed
-from rota.storage.scripts.fire import Due
+from rota.storage.scripts.figures import Figures
+from rota.storage.scripts.fire import Due, Fired
 from rota.storage.scripts.settle import OnTerminated, Settled
 from rota.storage.scripts.steps import StepKey
 
-__all__ = ["Actor", "Due", "LogLine", "OnTerminated", "Renewed", "Settled", "StepKey", "Storage"]
+__all__ = [
+    "Actor",
+    "Due",
+    "Figures",
+    "Fired",
+    "LogLine",
+    "OnTerminated",
+    "Renewed",
+    "Settled",
+    "StepKey",
+    "Storage",
+]
 
 
 class Storage(Protocol):
@@ -34,7 +46,7 @@ class Storage(Protocol):
     def due_schedules(self, limit: int, *, newest: bool = False, ahead: timedelta = ...) -> Due: ...
     def next_fire_at(self) -> tuple[datetime, datetime | None]: ...
     def park_schedules(self, broken: Sequence[tuple[int, datetime, str]]) -> None: ...
-    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int: ...
+    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired: ...
 
     # enqueue
     def ensure_queues(self, names: Sequence[str]) -> None: ...
@@ -186,6 +198,9 @@ class Storage(Protocol):
         self, actor: Actor, action: str, thing: str, *, after: str | None = None
     ) -> None: ...
     def overview(self) -> Row: ...
+    def figures(
+        self, *, depth: int, queues: int, jobs: int, recent: int, live_seconds: float
+    ) -> Figures: ...
     def cancel_run(
         self,
         run_id: str,

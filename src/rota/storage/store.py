@@ -15,6 +15,7 @@ from rota.storage.scripts.claim import ClaimScript
 from rota.storage.scripts.control import ControlScript
 from rota.storage.scripts.enqueue import EnqueueScript
 from rota.storage.scripts.facts import FactsScript
+from rota.storage.scripts.figures import FiguresScript
 from rota.storage.scripts.files import FilesScript
 from rota.storage.scripts.folder import FolderScript
 from rota.storage.scripts.ledger import LedgerScript
@@ -31,6 +32,7 @@ class Store(
     StepsScript,
     FilesScript,
     BenchScript,
+    FiguresScript,
     ControlScript,
     LedgerScript,
     CatalogScript,

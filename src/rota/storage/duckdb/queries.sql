@@ -1092,6 +1092,43 @@ SELECT state, count(*) AS runs FROM {prefix}runs GROUP BY state;
 SELECT count(*) AS schedules, count(*) FILTER (WHERE paused) AS paused,
        count(*) FILTER (WHERE error IS NOT NULL) AS broken FROM {prefix}schedules;
 
+------------------------------------------------------------------------------------- figures
+
+-- name: queue_names
+SELECT name FROM {prefix}queues ORDER BY name LIMIT :limit;
+
+-- name: queue_depths
+-- What waits or runs, each state from its own index and no further than `depth`.
+SELECT queue, state, count(*) AS runs FROM (
+    (SELECT queue, 'waiting' AS state FROM {prefix}runs WHERE state = 'waiting' LIMIT :depth)
+    UNION ALL (SELECT queue, 'held' AS state FROM {prefix}runs WHERE state = 'held' LIMIT :depth)
+    UNION ALL (SELECT queue, 'queued' AS state FROM {prefix}runs WHERE state = 'queued' LIMIT :depth)
+    UNION ALL (SELECT queue, 'running' AS state FROM {prefix}runs WHERE state = 'running' LIMIT :depth)
+    UNION ALL (SELECT queue, 'paused' AS state FROM {prefix}runs WHERE state = 'paused' LIMIT :depth)
+) AS counted GROUP BY queue, state;
+
+-- name: oldest_queued
+SELECT queue, min(due_at) AS due_at FROM {prefix}runs WHERE state = 'queued' GROUP BY queue;
+
+-- name: schedule_statuses
+SELECT status, count(*) AS schedules FROM (
+    SELECT CASE WHEN error IS NOT NULL THEN 'BROKEN' WHEN NOT enabled THEN 'DISABLED'
+            WHEN paused THEN 'PAUSED' WHEN next_fire_at IS NULL THEN 'FINISHED'
+            ELSE 'ACTIVE' END AS status
+      FROM {prefix}schedules
+) AS told GROUP BY status;
+
+-- name: last_successes
+-- A scan of three columns, which costs less here than the latest runs of each job.
+SELECT j.name AS job, max(r.finished_at) AS finished_at
+  FROM (SELECT name FROM {prefix}jobs ORDER BY name LIMIT :jobs) AS j
+  LEFT JOIN {prefix}runs AS r ON r.job = j.name AND r.state = 'succeeded' AND :recent > 0
+ GROUP BY j.name;
+
+-- name: count_live_workers
+SELECT count(*) AS workers FROM {prefix}workers
+ WHERE seen_at >= {now} - to_microseconds(CAST(:live_seconds::DOUBLE * 1000000 AS BIGINT));
+
 -------------------------------------------------------------------------------------- prune
 
 -- name: old_runs

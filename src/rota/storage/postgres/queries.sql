@@ -1327,6 +1327,60 @@ SELECT state, runs FROM (
 SELECT count(*) AS schedules, count(*) FILTER (WHERE paused) AS paused,
        count(*) FILTER (WHERE error IS NOT NULL) AS broken FROM {prefix}schedules;
 
+------------------------------------------------------------------------------------- figures
+
+-- name: queue_names
+SELECT name FROM {prefix}queues ORDER BY name LIMIT :limit;
+
+-- name: queue_depths
+-- What waits or runs, each state from its own index and no further than `depth`.
+SELECT queue, state, count(*) AS runs FROM (
+    (SELECT queue, 'waiting' AS state FROM {prefix}runs WHERE state = 'waiting' LIMIT :depth)
+    UNION ALL (SELECT queue, 'held' AS state FROM {prefix}runs WHERE state = 'held' LIMIT :depth)
+    UNION ALL (SELECT queue, 'queued' AS state FROM {prefix}runs WHERE state = 'queued' LIMIT :depth)
+    UNION ALL (SELECT queue, 'running' AS state FROM {prefix}runs WHERE state = 'running' LIMIT :depth)
+    UNION ALL (SELECT queue, 'paused' AS state FROM {prefix}runs WHERE state = 'paused' LIMIT :depth)
+) AS counted GROUP BY queue, state;
+
+-- name: oldest_queued
+-- From one priority of a queue to the next by the index of claims: it takes as long as there are
+-- priorities, not runs.
+WITH RECURSIVE line(queue, priority) AS (
+    SELECT q.name, (SELECT priority FROM {prefix}runs WHERE state = 'queued' AND queue = q.name
+                     ORDER BY priority DESC LIMIT 1)
+      FROM {prefix}queues q
+    UNION ALL
+    SELECT l.queue, (SELECT priority FROM {prefix}runs
+                      WHERE state = 'queued' AND queue = l.queue AND priority < l.priority
+                      ORDER BY priority DESC LIMIT 1)
+      FROM line l WHERE l.priority IS NOT NULL
+)
+SELECT queue, min((SELECT due_at FROM {prefix}runs r
+                    WHERE r.state = 'queued' AND r.queue = l.queue AND r.priority = l.priority
+                    ORDER BY due_at LIMIT 1)) AS due_at
+  FROM line l WHERE l.priority IS NOT NULL GROUP BY queue;
+
+-- name: schedule_statuses
+SELECT status, count(*) AS schedules FROM (
+    SELECT CASE WHEN error IS NOT NULL THEN 'BROKEN' WHEN NOT enabled THEN 'DISABLED'
+            WHEN paused THEN 'PAUSED' WHEN next_fire_at IS NULL THEN 'FINISHED'
+            ELSE 'ACTIVE' END AS status
+      FROM {prefix}schedules
+) AS told GROUP BY status;
+
+-- name: last_successes
+-- Of each job's latest runs only: one that has failed for long is not searched through.
+SELECT j.name AS job, max(r.finished_at) FILTER (WHERE r.state = 'succeeded') AS finished_at
+  FROM (SELECT name FROM {prefix}jobs ORDER BY name LIMIT :jobs) AS j
+  LEFT JOIN LATERAL (SELECT state, finished_at FROM {prefix}runs
+                      WHERE job = j.name AND state <> 'queued' AND state <> 'running'
+                      ORDER BY seq DESC LIMIT :recent) AS r ON true
+ GROUP BY j.name;
+
+-- name: count_live_workers
+SELECT count(*) AS workers FROM {prefix}workers
+ WHERE seen_at >= (SELECT {now}) - make_interval(secs => :live_seconds::float8);
+
 -------------------------------------------------------------------------------------- prune
 
 -- name: old_runs

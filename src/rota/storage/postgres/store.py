@@ -19,7 +19,7 @@ from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.postgres.bind import array, bind
 from rota.storage.postgres.marks import Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
-from rota.storage.scripts.fire import advances, run_row
+from rota.storage.scripts.fire import Fired, advances, run_row
 from rota.storage.scripts.settle import Settled
 from rota.storage.store import Store
 
@@ -80,11 +80,12 @@ class PostgresStore(Store):
         )
         return [Settled(seq, SUCCEEDED) for (seq,) in answers]
 
-    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
+    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
         """Those on time and free to start in one statement, the others with every decision."""
         moved = self._fire_free(plans, jobs)
         rest = [plan for plan in plans if plan.schedule.id not in moved]
-        return len(moved) + (super().fire(rest, jobs) if rest else 0)
+        fired = Fired(frozenset(moved), {"fired": len(moved)})
+        return fired + super().fire(rest, jobs) if rest else fired
 
     def _fire_free(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> set[int]:
         first: dict[str, FirePlan] = {}  # a slot goes to its oldest occurrence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from rota.errors import StorageError
 from rota.model.duration import format_duration
 from rota.model.job import Job
+from rota.model.limits import MISSED_COUNT
 from rota.model.plan import FirePlan, PlannedRun, Stretch
 from rota.model.policies import decide_overlap
 from rota.model.run import slot_keys
@@ -34,6 +36,25 @@ class Due:
     jobs: dict[str, Job]
     broken: list[tuple[int, datetime, str]]
     full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What became of plans: whose cursors were moved here, and how many occurrences had which
+    outcome. One that waits for its run to be counted counts as MISSED_COUNT."""
+
+    moved: frozenset[int]
+    outcomes: Mapping[str, int]
+
+    @property
+    def runs(self) -> int:
+        return self.outcomes.get("fired", 0)
+
+    def __add__(self, other: Fired) -> Fired:
+        return Fired(self.moved | other.moved, Counter(self.outcomes) + Counter(other.outcomes))
+
+
+NOTHING_FIRED = Fired(frozenset(), {})
 
 
 class FireScript(Script):
@@ -74,18 +95,18 @@ class FireScript(Script):
         parked = [{"id": id, "cursor_at": at, "error": error} for id, at, error in broken]
         self.engine.single("park_schedules", parked)
 
-    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
-        """Carry out the plans whose cursor still stands; the number of runs made."""
+    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
+        """Carry out the plans whose cursor still stands."""
         try:
             return self.engine.write("fire", lambda tx: self._fire(tx, plans, jobs))
         except AlreadyFired:
             # Never seen unless somebody moved a cursor back by hand. One at a time, so that
             # only the schedule concerned pays for it.
             if len(plans) > 1:
-                return sum(self.fire([plan], jobs) for plan in plans)
+                return sum((self.fire([plan], jobs) for plan in plans), NOTHING_FIRED)
             return self.engine.write("fire", lambda tx: self._step_over_known(tx, plans[0], jobs))
 
-    def _fire(self, tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> int:
+    def _fire(self, tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
         moved = self._advance(tx, plans)
         won = [plan for plan in plans if plan.schedule.id in moved]
         made, ledger = self._admit(tx, won, jobs)
@@ -95,7 +116,10 @@ class FireScript(Script):
         if tx.changed("insert_occurrences", ledger) != len(ledger):
             raise AlreadyFired("an occurrence is in the ledger already")
         tx.many("insert_fired_runs", made)
-        return len(made)
+        outcomes: Counter[str] = Counter()
+        for row in ledger:
+            outcomes[row["outcome"]] += MISSED_COUNT if row["count"] is None else row["count"]
+        return Fired(frozenset(moved), outcomes)
 
     def _advance(self, tx: Transaction, plans: Sequence[FirePlan]) -> set[int]:
         """Move the cursors that still stand where they were read; whose they are."""
@@ -165,7 +189,7 @@ class FireScript(Script):
         merged = tx.many("merge_into_held", [{"key": key, "missed_count": run.missed_count}])
         return merged[0]["id"] if merged else None
 
-    def _step_over_known(self, tx: Transaction, plan: FirePlan, jobs: Mapping[str, Job]) -> int:
+    def _step_over_known(self, tx: Transaction, plan: FirePlan, jobs: Mapping[str, Job]) -> Fired:
         """The ledger wins: the cursor goes one occurrence on, which fires only if it is not in
         the ledger. What comes after is planned from there."""
         asked = {"schedule_id": plan.schedule.id, "instant": plan.cursor}

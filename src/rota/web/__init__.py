@@ -1,0 +1,1 @@
+"""The HTTP API: routes by noun, thin over `control`, behind one guard."""
