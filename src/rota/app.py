@@ -37,9 +37,9 @@ from rota.flow.control import Control
 from rota.flow.counters import Counters
 from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener, Sources, ended_event
-from rota.flow.service import PARTS, Service, ServiceOptions
+from rota.flow.service import PARTS, WEB, Service, ServiceOptions
 from rota.jobs_folder import JobsFolder
-from rota.life import Door, live, open_door
+from rota.life import Door, Web, live, make_web, open_door
 from rota.model.duration import parse_duration
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
@@ -65,6 +65,7 @@ log = logging.getLogger("rota")
 
 # One for each handler and some for the loops, so that renewals never wait for handlers.
 MOST_CONNECTIONS = 100
+OWN_CONNECTIONS = 16  # of the loops, and of the HTTP API
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,6 +98,7 @@ class Rota:
         self._service: Service | None = None
         self._folder: JobsFolder | None = None
         self._door: Door | None = None
+        self._web: Web | None = None
 
     # Defining
 
@@ -234,6 +236,16 @@ class Rota:
             self._folder = import_module("rota.jobsd.folder").Folder(self)
         return self._folder
 
+    def serve_web(self) -> Web:
+        """Serve the HTTP API too; what the part `web` of `rota up` does."""
+        if self._web is None:
+            self._web = make_web(self)
+        return self._web
+
+    def forget_web(self) -> None:
+        """Do not serve it after all: what it needs is not installed."""
+        self._web = None
+
     def set_file_job(self, job: Job, source: bytes = b"", scripts: Sequence[Script] = ()) -> None:
         """Add or replace a job of a file in this process, with the texts that its runs have:
         `source` of a Python one, `scripts` of one of SQL."""
@@ -293,7 +305,7 @@ class Rota:
                 store = open_when_free(
                     self.settings.database,
                     schema=self.settings.schema,
-                    pool_size=min(MOST_CONNECTIONS, self.settings.slots + 8),
+                    pool_size=min(MOST_CONNECTIONS, self.settings.slots + OWN_CONNECTIONS),
                 )
                 try:
                     store.migrate()
@@ -422,8 +434,12 @@ class Rota:
     def start(
         self, only: Iterable[str] = PARTS, *, on_stuck: Callable[[], None] = lambda: None
     ) -> None:
-        """Start scheduler and worker in threads; `stop` ends them."""
+        """Start scheduler and worker in threads, and with the part `web` the HTTP API; `stop` ends
+        them."""
         only = tuple(only)
+        if WEB in only:
+            self.serve_web().prepare()  # says what is wrong with its address before anything runs
+        only = tuple(part for part in only if part != WEB)
         know(secret_values(os.environ))  # once more: the app may have set some of it
         if self._service is None:  # before the guard: to look at files may take its time
             if "worker" in only and (folder := self._files()) is not None:
@@ -450,9 +466,13 @@ class Rota:
         self._door = open_door(self)
         if self._folder is not None and "worker" in only:
             self._folder.start()
+        if self._web is not None:
+            self._web.start()
 
     def stop(self, grace: object = ...) -> None:
         """Stop claiming, give handlers their grace, release the rest, close the store."""
+        if self._web is not None:
+            self._web.drain()
         if self._folder is not None:
             self._folder.stop()
         with self._guard:
@@ -464,6 +484,9 @@ class Rota:
 
     def close(self) -> None:
         """Close the store and the executors; the next use opens them again."""
+        web, self._web = self._web, None
+        if web is not None:
+            web.stop()
         door, self._door = self._door, None
         if door is not None:  # before the guard: what it does for others may need it
             door.stop()
@@ -493,6 +516,7 @@ class Rota:
         """The last error of each loop, None where it works; empty while nothing runs."""
         own = {} if self._folder is None else self._folder.status()
         own |= {} if self._door is None else {"door": self._door.error}
+        own |= {} if self._web is None else {"web": self._web.error}
         return {} if self._service is None else {**self._service.health(), **own}
 
     def problems(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -22,6 +23,8 @@ from rota.model.secrets import know
 FILE = "rota.toml"
 JOBS_DIR = "jobs.d"
 MAX_SLOTS = 10_000
+PORT = 7682
+_HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,12 @@ class Settings:
     jobs_dir: str | None = None
     origin: str | None = None
     cluster: str | None = None
+    host: str = "127.0.0.1"
+    port: int = PORT
+    hosts: tuple[str, ...] = ()
+    open_local: bool = False
+    tls_certificate: str | None = None
+    tls_key: str | None = None
     slots: int = 10
     queues: tuple[str, ...] = ()
     lease: timedelta = timedelta(seconds=30)
@@ -67,6 +76,7 @@ class Settings:
         if self.jobs_dir is not None:
             _check_folder(self.jobs_dir)
             check_name(self.file_origin, "origin (the name of jobs_dir, unless set)")
+        _check_web(self)
         check_whole(self.slots, "slots", 1, MAX_SLOTS)
         check_whole(self.max_lost, "max_lost", 1, 1_000)
         check_whole(self.keep_last, "keep_last", 0, 1_000_000)
@@ -130,10 +140,16 @@ def _convert(name: str, value: Any) -> Any:
             return None if value == "none" else parse_duration(value, name, zero=True)
         case "jobs_dir":
             return str(value) if isinstance(value, Path) else value
-        case "slots" | "max_lost" | "keep_last":
+        case "slots" | "max_lost" | "keep_last" | "port":
             return _whole(value, name)
         case "queues":
             return _queues(value)
+        case "hosts":
+            return _hosts(value)
+        case "open_local":
+            return _switch(value, name)
+        case "tls_certificate" | "tls_key":
+            return str(value) if isinstance(value, Path) else value
         case "targets":
             return _targets(value)
         case "retention":
@@ -147,6 +163,39 @@ def _convert(name: str, value: Any) -> Any:
 def _check_folder(value: object) -> None:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise Invalid(f"jobs_dir {value!r} is not a folder; use a path, such as 'jobs.d'")
+
+
+def _check_web(settings: Settings) -> None:
+    if not isinstance(settings.host, str) or not _HOST.fullmatch(settings.host):
+        raise Invalid(f"host {settings.host!r} is no address; use 127.0.0.1, 0.0.0.0 or a name")
+    check_whole(settings.port, "port", 0, 65_535)
+    for host in settings.hosts:
+        if not isinstance(host, str) or not _HOST.fullmatch(host):
+            raise Invalid(f"hosts: {host!r} is no name; use one without a port, such as rota.local")
+    for name in ("tls_certificate", "tls_key"):
+        if not isinstance(getattr(settings, name), str | None):
+            raise Invalid(f"{name} {getattr(settings, name)!r} must be the path of a file")
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        raise Invalid("tls_key needs tls_certificate")
+    if not isinstance(settings.open_local, bool):
+        raise Invalid(f"open_local {settings.open_local!r} must be true or false")
+
+
+def _hosts(value: Any) -> tuple[Any, ...]:
+    named = value.split(",") if isinstance(value, str) else value
+    if not isinstance(named, list | tuple | set | frozenset):
+        raise Invalid(f"hosts {value!r} must be names, such as ['rota.example.org']")
+    told = [name.strip() if isinstance(name, str) else name for name in named]
+    return tuple(name for name in told if name != "")
+
+
+def _switch(value: Any, name: str) -> bool:
+    """From the environment it is a word."""
+    words = {"true": True, "1": True, "false": False, "0": False}
+    found = words.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise Invalid(f"{name} {value!r} must be true or false")
+    return found
 
 
 def _queues(value: Any) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ RotaError
 │   └── BadArguments     arguments do not fit the job's signature
 ├── Unknown              no such job, run, schedule, queue or lock
 ├── Conflict             the thing exists, but its state forbids the request
+│   └── Outdated         somebody else has changed it since it was read
 ├── LockNotHeld          a lock was lost, or is held by somebody else
 ├── LeaseLost            an attempt is no longer this worker's: another one goes on with the run
 ├── MissingExtra         an optional part of Rota is not installed
@@ -37,6 +38,10 @@ class Unknown(RotaError, LookupError):
 
 class Conflict(RotaError):
     """The thing exists, but its state forbids the request."""
+
+
+class Outdated(Conflict):
+    """Somebody else has changed the thing since it was read; read it again."""
 
 
 class LockNotHeld(RotaError):

@@ -40,6 +40,34 @@ class Door(Protocol):
     def stop(self) -> None: ...
 
 
+class Web(Protocol):
+    """How browsers and programs reach a process, by HTTP."""
+
+    error: str | None
+    note: str | None
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token_file(self) -> object: ...
+
+    def prepare(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def make_web(app: Rota) -> Web:
+    """MissingExtra, when it is prepared, where its packages are not installed."""
+    # By name, like the door.
+    web: Web = import_module("rota.web.server").Web(app)
+    return web
+
+
 def open_door(app: Rota) -> Door | None:
     """For an app on a DuckDB store; commands open any other store themselves."""
     if not app.settings.database.startswith("duckdb:"):

@@ -142,7 +142,7 @@ def test_it_works_says_so_and_stops_at_sigterm(folder: Path, cli: Cli) -> None:
     assert "Ctrl-C: runs under way get 30s; again: at once" in screen
     assert cli("show", slow, "--json").json["run"]["state"] == "succeeded"
     assert cli("workers", "--json").json == []
-    assert sorted(os.listdir()) == ["go", "rota.db", "shop.py"]
+    assert sorted(os.listdir()) == [".rota", "go", "rota.db", "shop.py"]
 
 
 def descendants(process: int) -> set[int]:
@@ -251,7 +251,7 @@ def test_an_app_that_cannot_be_loaded(
     ("args", "message"),
     [
         ("nope:app", "rota: module 'nope' is not in this folder"),
-        ("--only web", "rota: --only 'web' is unknown; use scheduler, worker or one of them"),
+        ("--only nap", "rota: --only 'nap' is unknown; use scheduler, worker, web or some of them"),
         ("--log-level loud", "rota: log level 'loud' is unknown; use debug, info"),
         ("--slots 0", "rota: slots 0 must be a whole number"),
         ("nope:app --slots 0", "rota: slots 0 must be a whole number"),

@@ -41,7 +41,7 @@ START = (
         "Never overwrites a file.",
     ),
     Command(
-        "up", "up:up", "Run scheduler, worker and the folder of jobs until stopped.",
+        "up", "up:up", "Run scheduler, worker, the folder of jobs and the API until stopped.",
         ("rota up", "rota up examples.hello:app", "rota up myapp.jobs:app --only worker"),
         "Creates the store if there is none. Ctrl-C or SIGTERM stops it gracefully.",
     ),
@@ -81,6 +81,12 @@ START = (
          "rota completion zsh > ~/.zfunc/_rota",
          "rota completion fish > ~/.config/fish/completions/rota.fish"),
         "Completes commands, options, and the names of jobs, schedules and queues.",
+    ),
+    Command(
+        "token", "token:token", "Make, list and revoke tokens of the HTTP API.",
+        ("rota token create ci --role operator --expires 90d", "rota token list",
+         "rota token revoke ci"),
+        "A token is printed once: only its hash is kept.",
     ),
     Command(
         "next", "next:coming", "Say what a cron expression means, and when it occurs.",

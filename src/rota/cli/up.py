@@ -23,8 +23,8 @@ from rota.cli.siblings import Siblings, Telling, check_processes, end_with_paren
 from rota.cli.store import door_to, settings_of
 from rota.cli.up_log import RunLines, choose_format, set_up_logging
 from rota.cli.up_screen import describe, say_screen
-from rota.errors import Conflict, Invalid
-from rota.flow.service import PARTS
+from rota.errors import Conflict, Invalid, MissingExtra
+from rota.flow.service import PARTS, WEB
 from rota.model.redact import redact_text
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -38,13 +38,18 @@ def up(
     slots: Annotated[int | None, Parameter(metavar="N")] = None,
     processes: Annotated[int, Parameter(metavar="N")] = 1,
     queue: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
+    host: Annotated[str | None, Parameter(metavar="ADDRESS")] = None,
+    port: Annotated[int | None, Parameter(metavar="N")] = None,
+    open_local: bool = False,
+    tls_certificate: Annotated[str | None, Parameter(metavar="FILE")] = None,
+    tls_key: Annotated[str | None, Parameter(metavar="FILE")] = None,
     quiet: bool = False,
     log_level: Annotated[str | None, Parameter(metavar="LEVEL")] = None,
     log_format: Annotated[str, Parameter(metavar="FORMAT")] = "text",
     sibling: Annotated[bool, Parameter(show=False, negative="")] = False,
     where: Where = HERE,
 ) -> int:
-    """Run scheduler and worker until Ctrl-C or SIGTERM. Creates the store if there is none.
+    """Run scheduler, worker and web until Ctrl-C or SIGTERM. Creates the store if there is none.
 
     Parameters
     ----------
@@ -52,13 +57,23 @@ def up(
         The app: a module and the name of its rota.Rota, such as examples.hello:app. The folder
         of jobs (jobs_dir, else jobs.d) is served with it and without it.
     only
-        Parts to run, with commas: scheduler, worker. Both if not given.
+        Parts to run, with commas: scheduler, worker, web. All if not given.
     slots
         How many runs at a time, in each process.
     processes
         How many processes work: this one and N - 1 workers beside it, for more cores.
     queue
         Work only on this queue; may be repeated.
+    host
+        Where web listens: 127.0.0.1 if not given. Any other address needs a token first.
+    port
+        Its port: 7682 if not given; 0 picks a free one.
+    open_local
+        Any browser on this machine may operate, without a token.
+    tls_certificate
+        Serve HTTPS with this certificate (PEM, with its chain).
+    tls_key
+        Its key, if the file of the certificate does not hold it.
     quiet
         Print warnings and errors only.
     log_level
@@ -70,7 +85,16 @@ def up(
     set_up_logging(level, as_json=where.json or choose_format(log_format) == "json")
     parts = _parts(only)
     usual = _usual_database()
-    told = {"database": where.database, "slots": slots, "queues": queue and tuple(queue)}
+    told = {
+        "database": where.database,
+        "slots": slots,
+        "queues": queue and tuple(queue),
+        "host": host,
+        "port": port,
+        "open_local": open_local or None,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+    }
     # Stop quietly also before the app listens to signals itself, which is after the screen.
     before = {number: signal.signal(number, _leave) for number in STOPS}
     try:
@@ -80,9 +104,12 @@ def up(
         if "worker" in parts:
             app.serve_folder().prepare()
         app.load(patient=False)
+        web = None
+        if WEB in parts:
+            parts, web = _prepare_web(app, parts, only)
         if not quiet:
             RunLines(app)
-            _introduce(app, address, parts, where, usual)
+            _introduce(app, address, parts, where, usual, web)
         telling = Telling(app.counters) if sibling else None
         if sibling:
             end_with_parent()
@@ -134,6 +161,22 @@ def _app(address: str | None, told: dict[str, Any], where: Where, *, debug: bool
     return app
 
 
+def _prepare_web(
+    app: Rota, parts: tuple[str, ...], only: str | None
+) -> tuple[tuple[str, ...], str | None]:
+    """Take its address; (the parts that run, what the screen says about it). Without its packages
+    everything else runs, unless it was asked for by name."""
+    try:
+        web = app.serve_web()
+        web.prepare()
+    except MissingExtra as fault:
+        if only is not None:
+            raise
+        app.forget_web()
+        return tuple(part for part in parts if part != WEB), str(fault)
+    return parts, None
+
+
 def _refuse_second(app: Rota) -> None:
     """On a DuckDB store there is one process; DuckDB's own lock makes sure of it."""
     other = door_to(app.settings)
@@ -166,9 +209,14 @@ def _as_worker(
 
 
 def _introduce(
-    app: Rota, address: str | None, parts: Sequence[str], where: Where, usual: str | None
+    app: Rota,
+    address: str | None,
+    parts: Sequence[str],
+    where: Where,
+    usual: str | None,
+    web: str | None,
 ) -> None:
-    told = describe(app, address, parts)
+    told = describe(app, address, parts, web)
     if where.json:
         say_json(told)
     else:
@@ -177,12 +225,13 @@ def _introduce(
 
 
 def _parts(only: str | None) -> tuple[str, ...]:
+    known = (*PARTS, WEB)
     if only is None:
-        return PARTS
+        return known
     chosen = tuple(part.strip() for part in only.split(",") if part.strip())
-    unknown = [part for part in chosen if part not in PARTS]
+    unknown = [part for part in chosen if part not in known]
     if unknown or not chosen:
-        raise Invalid(f"--only {only!r} is unknown; use {', '.join(PARTS)} or one of them")
+        raise Invalid(f"--only {only!r} is unknown; use {', '.join(known)} or some of them")
     return chosen
 
 

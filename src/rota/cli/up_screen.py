@@ -9,6 +9,7 @@ from rota.app import Rota
 from rota.cli.output import clean, paint, say_painted
 from rota.cli.times import when, zone_name
 from rota.config import Settings
+from rota.flow.service import WEB
 from rota.model.duration import format_duration
 from rota.model.redact import redact_text
 from rota.model.schedule import Schedule
@@ -17,8 +18,10 @@ from rota.version import VERSION
 SCHEDULES, JOBS, PROBLEMS = 15, 12, 5
 
 
-def describe(app: Rota, address: str | None, parts: Sequence[str]) -> dict[str, Any]:
-    """What runs here, as data."""
+def describe(
+    app: Rota, address: str | None, parts: Sequence[str], missing: str | None = None
+) -> dict[str, Any]:
+    """What runs here, as data; `missing` says why the API does not."""
     settings = app.settings
     return {
         "version": VERSION,
@@ -34,6 +37,7 @@ def describe(app: Rota, address: str | None, parts: Sequence[str]) -> dict[str, 
         "slots": settings.slots if "worker" in parts else 0,
         "queues": list(settings.queues),
         "grace": settings.grace,
+        "web": _web(app, parts, missing),
     }
 
 
@@ -48,6 +52,7 @@ def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
         ("schedules", _schedules(app, app.control.schedules()) or ["none yet"]),
         ("scheduler", [_scheduler(app.settings, told)]),
         ("worker", [_worker(app.settings, told)]),
+        ("web", _web_words(app.settings, told)),
         ("stop", [_stop(app.settings)]),
         ("look", _look(app, told, usual)),
     ]
@@ -116,6 +121,27 @@ def _stop(settings: Settings) -> str:
     if settings.grace is None:
         return "Ctrl-C: runs under way go on to their end; again: at once"
     return f"Ctrl-C: runs under way get {format_duration(settings.grace)}; again: at once"
+
+
+def _web(app: Rota, parts: Sequence[str], missing: str | None) -> dict[str, Any]:
+    if WEB not in parts:
+        return {"url": None, "token_file": None, "note": missing or "not here (--only)"}
+    web = app.serve_web()
+    file = None if web.token_file is None else str(web.token_file)
+    return {"url": web.url, "token_file": file, "note": web.note}
+
+
+def _web_words(settings: Settings, told: dict[str, Any]) -> list[str]:
+    """Where the API is and what it asks for, or why it is not there."""
+    url, file, note = told["web"].values()
+    if url is None:
+        return [note]
+    how = "to operate, show a token: `rota token create` makes one"
+    if settings.open_local:
+        how = "any browser on this machine may operate (--open-local)"
+    elif file is not None:
+        how = f"this machine may look; to operate, show the token in {file}"
+    return [url, how, *([note] if note else [])]
 
 
 def _look(app: Rota, told: dict[str, Any], usual: str | None) -> list[str]:

@@ -167,7 +167,7 @@ def _elsewhere(call: str) -> Callable[..., Any]:
     return refuse
 
 
-for _name, _method in vars(Control).items():
-    if inspect.isfunction(_method) and not _name.startswith("_") and _name != "as_actor":
+for _name, _method in inspect.getmembers(Control, inspect.isfunction):
+    if not _name.startswith("_") and _name != "as_actor":
         _make = _asking if _name in messages.CALLS else _elsewhere
         setattr(RemoteControl, _name, _make(_name))

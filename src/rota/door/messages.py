@@ -31,6 +31,7 @@ from rota.model.retry import Retry
 from rota.model.run import Enqueued, Run
 from rota.model.schedule import Schedule
 from rota.model.signature import Parameter, Signature
+from rota.model.token import Token
 from rota.storage.protocol import Actor
 
 # A payload of the largest size and what is said beside it.
@@ -44,19 +45,20 @@ LOOKS = (
     "now", "overview", "jobs", "job", "jobs_named", "schedules", "schedule", "schedule_name",
     "running_by_schedule", "runs", "run", "runs_beginning", "attempts", "steps", "logs", "events",
     "audit", "occurrences", "changes", "queues", "workers", "locks", "explain", "why", "select",
-    "count_runs", "doctor",
+    "count_runs", "doctor", "tokens", "log_tail", "counts", "problems", "timeline",
+    "dead_groups", "texts", "schedule_names",
 )  # fmt: skip
 ACTS = (
     "enqueue", "trigger", "trigger_job", "cancel", "redo", "delete", "pause_run", "resume_run",
     "put_schedule", "pause", "resume", "drop", "pause_runs", "resume_runs", "cancel_runs",
     "pause_queue", "resume_queue", "pause_dispatch", "resume_dispatch", "prune", "adopt",
-    "bulk",
+    "bulk", "create_token", "revoke_token",
 )  # fmt: skip
 CALLS = frozenset(LOOKS + ACTS)
 
 NOUNS = (
     Run, Schedule, Job, Retry, Signature, Parameter, Enqueued, Options, Explanation, Coming,
-    Result, Column, Bulk, Finding,
+    Result, Column, Bulk, Finding, Token,
 )  # fmt: skip
 
 # Who asks must give a good schedule. Who answers may have a broken one, and shows it.

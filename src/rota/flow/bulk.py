@@ -47,7 +47,7 @@ def bulk_states(verb: str, state: str | None) -> tuple[str, ...]:
     return (DEAD,) if verb == REDO else legal
 
 
-def do_page(runs: list[Run], change: Callable[[str], object], limit: int) -> Bulk:
+def do_page(runs: list[Run], change: Callable[[str], object], before: int | None) -> Bulk:
     """One run after the other; what cannot be done to one of them keeps no other from it."""
     done, problem, left_out = 0, None, 0
     for run in runs:
@@ -56,7 +56,6 @@ def do_page(runs: list[Run], change: Callable[[str], object], limit: int) -> Bul
             done += 1
         except (Conflict, Unknown) as fault:
             problem, left_out = problem or str(fault), left_out + 1
-    before = runs[-1].seq if len(runs) == limit else None
     return Bulk(done=done, left_out=left_out, problem=problem, before=before)
 
 

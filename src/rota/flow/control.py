@@ -20,7 +20,9 @@ from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
 from rota.flow.files import list_files
 from rota.flow.findings import Finding
+from rota.flow.look import LookControl, group_of
 from rota.flow.prune import Prune
+from rota.flow.tokens import TokenControl
 from rota.model.duration import parse_instant
 from rota.model.job import Job
 from rota.model.limits import (
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 SHORTEST_ID = 6
 
 
-class Control:
+class Control(LookControl, TokenControl):
     """`actor` says who asks; `changed` is told after each write so that loops look at once,
     `ended` of each run that ended by it."""
 
@@ -183,6 +185,14 @@ class Control:
         found = self.storage.list_logs(run.seq, after=after, limit=_page(limit))
         return [redact_columns(row, "text") for row in found]
 
+    def log_tail(
+        self, run_id: str, *, before: int | None = None, limit: int = PAGE
+    ) -> list[dict[str, Any]]:
+        """The last lines of a run, in their order; `before` is the id of the first one seen."""
+        run = self.storage.run(run_id)
+        found = self.storage.tail_logs(run.seq, before=before, limit=_page(limit))
+        return [redact_columns(row, "text") for row in found]
+
     def events(
         self, run_id: str | None = None, *, before: int | None = None, limit: int = PAGE
     ) -> list[dict[str, Any]]:
@@ -215,19 +225,25 @@ class Control:
         """Whose SQL the store speaks: sqlite, postgres or duckdb."""
         return self.storage.dialect
 
-    def occurrences(self, name: str, *, limit: int = 50) -> list[dict[str, Any]]:
-        """The ledger, newest first: what became of each instant that was due."""
+    def occurrences(
+        self, name: str, *, before: object = None, limit: int = 50
+    ) -> list[dict[str, Any]]:
+        """The ledger, newest first: what became of each instant that was due. `before` is the
+        occurrence of the last one seen."""
         from rota.model.schedule import WAITING_FOR_RUN
 
         schedule = self.storage.schedule_named(name)
-        return self.storage.list_occurrences(
-            schedule.id, before=WAITING_FOR_RUN, limit=_page(limit)
-        )
+        last = WAITING_FOR_RUN if before is None else parse_instant(before, "before")
+        return self.storage.list_occurrences(schedule.id, before=last, limit=_page(limit))
 
-    def changes(self, name: str, *, limit: int = 50) -> list[dict[str, Any]]:
-        """Who changed a schedule, when and why, newest first."""
+    def changes(
+        self, name: str, *, before: int | None = None, limit: int = 50
+    ) -> list[dict[str, Any]]:
+        """Who changed a schedule, when and why, newest first; `before` is the id of the last one
+        seen."""
         schedule = self.storage.schedule_named(name)
-        found = self.storage.list_schedule_changes(schedule.id, before=2**62, limit=_page(limit))
+        last = 2**62 if before is None else before
+        found = self.storage.list_schedule_changes(schedule.id, before=last, limit=_page(limit))
         return [redact_columns(row, "before", "after") for row in found]
 
     def select(
@@ -388,6 +404,7 @@ class Control:
         job: str | None = None,
         schedule: str | None = None,
         queue: str | None = None,
+        group: str | None = None,
         before: int | None = None,
         reason: str | None = None,
         latest: bool = False,
@@ -395,7 +412,7 @@ class Control:
     ) -> Bulk:
         """Redo, cancel, delete, pause or resume one page of the runs that a filter finds, newest
         first; `before` of the answer asks for the next page. A run that changes meanwhile is left
-        out. `latest` is for redo."""
+        out. `group` is one of `dead_groups`, `latest` is for redo."""
         (state,) = bulk_states(verb, state)
         change: dict[str, Callable[[str], object]] = {
             REDO: lambda run_id: self.redo(run_id, reason, latest=latest),
@@ -412,7 +429,10 @@ class Control:
             before=before,
             limit=_page(limit),
         )
-        return do_page(found, change[verb], limit)
+        following = found[-1].seq if len(found) == limit else None
+        if group is not None:
+            found = [run for run in found if group_of(run.job, run.error) == group]
+        return do_page(found, change[verb], following)
 
     def count_runs(
         self,
@@ -447,12 +467,18 @@ class Control:
     # Schedules, queues, dispatch
 
     def put_schedule(
-        self, schedule: Schedule, job: Job | None = None, *, new: bool = False
+        self,
+        schedule: Schedule,
+        job: Job | None = None,
+        *,
+        new: bool = False,
+        version: str | None = None,
     ) -> Schedule:
         """Create or edit by name. The job must exist, and the arguments must fit it; or it is a
-        SQL job of the schedule's own, saved with it. `new` refuses a name that is taken."""
+        SQL job of the schedule's own, saved with it. `new` refuses a name that is taken, and
+        `version` a schedule that somebody else changed since it had that version."""
         encode_args(job or find_job(self.storage, schedule.job), schedule.args)
-        saved = self.storage.put_schedule(schedule, self.actor, job, new=new)
+        saved = self.storage.put_schedule(schedule, self.actor, job, new=new, version=version)
         self.changed()
         return saved
 

@@ -210,11 +210,12 @@ def _workers(storage: Storage, schedule: Schedule, job: Job | None, now: datetim
         yield "no worker is alive; start one with `rota up [MODULE:APP]`"
     elif not any(schedule.job in one["jobs"] for one in live):
         yield f"no live worker knows job {schedule.job!r}" + (f": {job.error}" if job.error else "")
-    elif not any(schedule.job in one["jobs"] and _serves(one, job.queue) for one in live):
+    elif not any(schedule.job in one["jobs"] and serves(one, job.queue) for one in live):
         yield f"no live worker that knows job {schedule.job!r} serves queue {job.queue!r}"
 
 
-def _serves(worker: dict[str, Any], queue: str) -> bool:
+def serves(worker: dict[str, Any], queue: str) -> bool:
+    """True if a worker takes runs of this queue."""
     return not worker["queues"] or queue in worker["queues"]
 
 

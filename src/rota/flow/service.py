@@ -27,6 +27,7 @@ from rota.model.retention import Retention
 from rota.storage.protocol import Storage
 
 PARTS = ("scheduler", "worker")
+WEB = "web"  # a part of a process, and none of the service: it only looks, and asks
 LOOP_STOP_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 0.02
 WORKER_FIRST_SECONDS = 0.002

@@ -55,6 +55,25 @@ SECRET_LENGTH = 64 * 1024
 METRIC_JOBS = 200  # names of jobs in metrics; the rest are counted as `other`
 METRIC_QUEUES = 100
 METRIC_DEPTH = 100_000  # runs of one state that a scrape counts
+# The HTTP API.
+BODY_BYTES = 512 * 1024  # a payload of the largest size and what is said beside it
+HEADER_BYTES = 32 * 1024
+URL_LENGTH = 8 * 1024
+CONNECTIONS = 2_000
+REQUESTS_AT_ONCE = 200  # being answered; streams are counted on their own
+STREAMS = 1_000
+LOG_STREAMS = 50  # each asks the store by itself
+HEAD_SECONDS = 15.0  # until the head of a request is there
+BODY_SECONDS = 30.0
+REQUEST_SECONDS = 60.0
+SEND_SECONDS = 20.0  # a stream whose client takes nothing for so long is ended
+STREAM_SECONDS = 6 * 3600
+SESSIONS = 10_000
+SESSION_HOURS = 12
+WRONG_TOKENS = 10  # a minute and address
+SQL_AT_ONCE = 2
+COUNTED = 10_000  # counts stop here, and say so
+TEXT_SHOWN = 64 * 1024  # of a SQL file
 
 
 def check_name(value: object, field: str) -> str:

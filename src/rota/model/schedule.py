@@ -196,6 +196,12 @@ class Schedule:
         """The part of the definition that the cursor depends on."""
         return {name: _told(getattr(self, name)) for name in TIMING}
 
+    @property
+    def version(self) -> str:
+        """Changes with the definition: who edits can say which one was read."""
+        told = json.dumps(self.definition(), sort_keys=True, default=str)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
     def described(self) -> str:
         return f"{self.kind} {self.expr}" + (f" {self.timezone}" if self.kind == "cron" else "")
 

@@ -19,8 +19,10 @@ from rota.storage.scripts.figures import FiguresScript
 from rota.storage.scripts.files import FilesScript
 from rota.storage.scripts.folder import FolderScript
 from rota.storage.scripts.ledger import LedgerScript
+from rota.storage.scripts.look import LookScript
 from rota.storage.scripts.shared import SharedScript
 from rota.storage.scripts.steps import StepsScript
+from rota.storage.scripts.tokens import TokenScript
 
 
 class Store(
@@ -36,6 +38,8 @@ class Store(
     ControlScript,
     LedgerScript,
     CatalogScript,
+    LookScript,
+    TokenScript,
 ):
     """Rows of one installation."""
 

@@ -6,7 +6,15 @@ from typing import Any
 
 from rota.errors import Conflict, Unknown
 from rota.model.run import RUN_ID, Attempt, Run
-from rota.model.transitions import PENDING, RUNNING, SUCCEEDED, may_delete, require
+from rota.model.transitions import (
+    PAUSED,
+    PENDING,
+    RUNNING,
+    SUCCEEDED,
+    TERMINAL,
+    may_delete,
+    require,
+)
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.changes import Actor, audit
@@ -15,6 +23,8 @@ from rota.storage.scripts.settle import OnTerminated, SettleScript
 
 # How many of the newest runs are looked through for those of one job, before its index is.
 RECENT_RUNS = 1_000
+# Up to so many runs that wait are sorted to find the newest of them.
+RARE_RUNS = 5_000
 
 
 class ControlScript(SettleScript, RescueScript):
@@ -44,8 +54,9 @@ class ControlScript(SettleScript, RescueScript):
                 self._admit_keys(tx, freed)
                 if on_terminated is not None:
                     self._add_to_end(tx, run.seq, on_terminated)
-            audit(tx, actor, "cancel_run", run_id, reason, run.state)
-            return self._run(tx, run_id)
+            changed = self._run(tx, run_id)
+            audit(tx, actor, "cancel_run", run_id, reason, run.state, changed.state)
+            return changed
 
         return self.engine.write("cancel_run", work)
 
@@ -67,8 +78,9 @@ class ControlScript(SettleScript, RescueScript):
             require(run.state, "redo", f"run {run_id}")
             self._reopen_steps(tx, run, from_step, latest)
             tx.all("redo_run", seq=run.seq, reason=reason)
-            audit(tx, actor, "redo_run", run_id, reason, run.state)
-            return self._run(tx, run_id)
+            changed = self._run(tx, run_id)
+            audit(tx, actor, "redo_run", run_id, reason, run.state, changed.state)
+            return changed
 
         return self.engine.write("redo_run", work)
 
@@ -93,8 +105,9 @@ class ControlScript(SettleScript, RescueScript):
             require(run.state, "pause", f"run {run_id}")
             statement = "pause_run" if run.state in PENDING else "request_pause"
             tx.all(statement, seq=run.seq, reason=reason)
-            audit(tx, actor, "pause_run", run_id, reason, run.state)
-            return self._run(tx, run_id)
+            changed = self._run(tx, run_id)
+            audit(tx, actor, "pause_run", run_id, reason, run.state, changed.state)
+            return changed
 
         return self.engine.write("pause_run", work)
 
@@ -108,8 +121,9 @@ class ControlScript(SettleScript, RescueScript):
             run = self._lock_run(tx, run_id)
             require(run.state, event, f"run {run_id}")
             tx.all(statement, seq=run.seq, reason=reason)
-            audit(tx, actor, statement, run_id, reason, run.state)
-            return self._run(tx, run_id)
+            changed = self._run(tx, run_id)
+            audit(tx, actor, statement, run_id, reason, run.state, changed.state)
+            return changed
 
         return self.engine.write(statement, work)
 
@@ -127,7 +141,7 @@ class ControlScript(SettleScript, RescueScript):
 
         def work(tx: Transaction) -> None:
             tx.all("pause_queue", name=name, reason=reason, by=actor.by)
-            audit(tx, actor, "pause_queue", name, reason)
+            audit(tx, actor, "pause_queue", name, reason, after="paused")
 
         self.engine.write("pause_queue", work)
 
@@ -135,7 +149,7 @@ class ControlScript(SettleScript, RescueScript):
         def work(tx: Transaction) -> None:
             if tx.one("resume_queue", name=name) is None:
                 raise Unknown(f"queue {name!r} does not exist; `rota queues` lists them")
-            audit(tx, actor, "resume_queue", name)
+            audit(tx, actor, "resume_queue", name, before="paused", after="open")
 
         self.engine.write("resume_queue", work)
 
@@ -144,8 +158,10 @@ class ControlScript(SettleScript, RescueScript):
 
         def work(tx: Transaction) -> None:
             value = "on" if on else f"paused by {actor.by}" + (f": {reason}" if reason else "")
+            meta = {row["key"]: row["value"] for row in tx.all("all_meta")}
             tx.all("set_meta", key="dispatch", value=value)
-            audit(tx, actor, "resume_dispatch" if on else "pause_dispatch", "dispatch", reason)
+            action, before = "resume_dispatch" if on else "pause_dispatch", meta.get("dispatch")
+            audit(tx, actor, action, "dispatch", reason, before, value)
 
         self.engine.write("set_dispatch", work)
 
@@ -187,6 +203,8 @@ class ControlScript(SettleScript, RescueScript):
             )
             if len(recent) == limit:
                 return [rows.run(row) for row in recent]
+        elif state is not None and self._is_rare(state):
+            name = "list_runs_of_state"
         return [rows.run(row) for row in self.engine.read(lambda tx: tx.all(name, **params))]
 
     def count_matching_runs(
@@ -203,6 +221,14 @@ class ControlScript(SettleScript, RescueScript):
         row = self.engine.read(lambda tx: tx.one("count_matching_runs", limit=limit, **params))
         return 0 if row is None else int(row["runs"])
 
+    def _is_rare(self, state: str) -> bool:
+        """True if the runs of a state are better found by its own index than among all. Of what is
+        plenty, the newest are found soon."""
+        if state in TERMINAL or state in (PAUSED, RUNNING):
+            return state != SUCCEEDED
+        found = self.engine.read(lambda tx: tx.all("count_open", limit=RARE_RUNS))
+        return any(row["state"] == state and row["runs"] < RARE_RUNS for row in found)
+
     def run_ids(self, prefix: str, *, limit: int) -> list[str]:
         """Ids that begin like this, by the index; the caller has checked that one can."""
         low, high = prefix + RUN_ID[len(prefix) :], prefix + RUN_ID.replace("0", "f")[len(prefix) :]
@@ -217,6 +243,12 @@ class ControlScript(SettleScript, RescueScript):
 
     def list_logs(self, seq: int, *, after: int = 0, limit: int) -> list[Row]:
         return self.engine.read(lambda tx: tx.all("list_logs", seq=seq, after=after, limit=limit))
+
+    def tail_logs(self, seq: int, *, before: int | None = None, limit: int) -> list[Row]:
+        """The last lines, in their order."""
+        last = before if before is not None else 2**62
+        found = self.engine.read(lambda tx: tx.all("tail_logs", seq=seq, before=last, limit=limit))
+        return found[::-1]
 
     def list_events(
         self, *, run_id: str | None = None, before: int | None = None, limit: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 
-from rota.errors import Conflict
+from rota.errors import Conflict, Outdated
 from rota.model.job import RETIRED, Job
 from rota.model.limits import SHARED_JOBS
 from rota.model.schedule import Schedule
@@ -27,12 +27,20 @@ MARK = "shared_jobs"
 
 class SharedScript(ScheduleScript):
     def put_schedule(
-        self, wanted: Schedule, actor: Actor, job: Job | None = None, *, new: bool = False
+        self,
+        wanted: Schedule,
+        actor: Actor,
+        job: Job | None = None,
+        *,
+        new: bool = False,
+        version: str | None = None,
     ) -> Schedule:
         """Create or edit by name, with the SQL job of that name if one is given. `new` refuses a
-        schedule that is there."""
+        schedule that is there, `version` one that is not as it was when it had this version."""
 
         def work(tx: Transaction) -> Schedule:
+            if version is not None:
+                self._check_version(tx, wanted.name, version)
             if new and tx.one("lock_schedule", name=wanted.name) is not None:
                 raise Conflict(
                     f"schedule {wanted.name!r} exists already; alter it, drop it, or create it "
@@ -43,6 +51,14 @@ class SharedScript(ScheduleScript):
             return self._put(tx, wanted, actor)
 
         return self.engine.write("put_schedule", work)
+
+    def _check_version(self, tx: Transaction, name: str, version: str) -> None:
+        now = self._schedule(tx, name, "lock_schedule")
+        if now.version != version:
+            raise Outdated(
+                f"schedule {name!r} was changed since you read it: it has version {now.version}, "
+                f"and yours is {version}; read it again"
+            )
 
     def _put_shared_job(self, tx: Transaction, job: Job, actor: Actor) -> None:
         row = tx.one("lock_job", name=job.name)

@@ -912,6 +912,10 @@ SELECT run_seq, number, worker_id, started_at, finished_at, outcome, error
 SELECT id, attempt, at, level, text FROM {prefix}logs
  WHERE run_seq = :seq AND id > :after ORDER BY id LIMIT :limit;
 
+-- name: tail_logs
+SELECT id, attempt, at, level, text FROM {prefix}logs
+ WHERE run_seq = :seq AND id < :before ORDER BY id DESC LIMIT :limit;
+
 -- name: list_events
 SELECT id, at, kind, run_id, name, detail FROM {prefix}events
  WHERE id < :before AND (:run_id IS NULL OR run_id = :run_id) ORDER BY id DESC LIMIT :limit;
@@ -1036,3 +1040,204 @@ DELETE FROM {prefix}occurrences WHERE schedule_id = :schedule_id AND occurrence 
 UPDATE {prefix}occurrences
    SET last_occurrence = :last_occurrence, count = :count, reason = :reason, run_id = NULL
  WHERE schedule_id = :schedule_id AND occurrence = :occurrence;
+
+-------------------------------------------------------------------- surfaces: what they show
+
+-- name: follow_position
+SELECT coalesce((SELECT max(seq) FROM {prefix}runs), 0) AS seq,
+       coalesce((SELECT max(id) FROM {prefix}audit), 0) AS audit_id;
+
+-- name: brief_runs_after
+SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, finished_at,
+       attempt, redo, progress, error, reason
+  FROM {prefix}runs WHERE seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: brief_running
+SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, finished_at,
+       attempt, redo, progress, error, reason
+  FROM {prefix}runs WHERE state = 'running' ORDER BY lease_until LIMIT :limit;
+
+-- name: brief_runs
+SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, finished_at,
+       attempt, redo, progress, error, reason
+  FROM {prefix}runs WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: brief_ended
+-- Those that ended in a stretch of time, the latest first; each state by its part of the index.
+SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, finished_at,
+       attempt, redo, progress, error, reason FROM (
+    SELECT * FROM (SELECT * FROM {prefix}runs WHERE state = 'succeeded'
+                      AND finished_at >= :since_at AND finished_at < :until_at
+                    ORDER BY finished_at DESC LIMIT :limit) AS succeeded
+    UNION ALL
+    SELECT * FROM (SELECT * FROM {prefix}runs WHERE state = 'dead'
+                      AND finished_at >= :since_at AND finished_at < :until_at
+                    ORDER BY finished_at DESC LIMIT :limit) AS dead
+    UNION ALL
+    SELECT * FROM (SELECT * FROM {prefix}runs WHERE state = 'cancelled'
+                      AND finished_at >= :since_at AND finished_at < :until_at
+                    ORDER BY finished_at DESC LIMIT :limit) AS cancelled
+) AS ended ORDER BY finished_at DESC LIMIT :limit;
+
+-- name: audit_after
+SELECT id, at, by, via, action, thing, reason FROM {prefix}audit
+ WHERE id > :after ORDER BY id LIMIT :limit;
+
+-- name: list_runs_of_state
+-- For states that few runs are in: each by its own index, and not along all runs that ever were.
+SELECT *
+  FROM {prefix}runs WHERE seq IN (SELECT seq FROM (
+    SELECT * FROM (SELECT seq FROM {prefix}runs
+                    WHERE :state = 'dead' AND state = 'dead' AND seq < :before
+                      AND (:queue IS NULL OR queue = :queue)
+                    ORDER BY seq DESC LIMIT :limit) AS dead
+    UNION ALL
+    SELECT * FROM (SELECT seq FROM {prefix}runs
+                    WHERE :state = 'cancelled' AND state = 'cancelled' AND seq < :before
+                      AND (:queue IS NULL OR queue = :queue)
+                    ORDER BY seq DESC LIMIT :limit) AS cancelled
+    UNION ALL
+    SELECT * FROM (SELECT seq FROM {prefix}runs
+                    WHERE :state = 'paused' AND state = 'paused' AND seq < :before
+                      AND (:queue IS NULL OR queue = :queue)
+                    ORDER BY seq DESC LIMIT :limit) AS paused
+    UNION ALL
+    SELECT seq FROM {prefix}runs INDEXED BY {prefix}runs_lease
+     WHERE :state = 'running' AND state = 'running' AND seq + 0 < :before
+       AND (:queue IS NULL OR queue = :queue)
+    UNION ALL
+    SELECT seq FROM {prefix}runs INDEXED BY {prefix}runs_claim
+     WHERE :state = 'queued' AND state = 'queued' AND seq + 0 < :before
+       AND (:queue IS NULL OR queue = :queue)
+    UNION ALL
+    SELECT seq FROM {prefix}runs INDEXED BY {prefix}runs_due
+     WHERE :state = 'waiting' AND state = 'waiting' AND seq + 0 < :before
+       AND (:queue IS NULL OR queue = :queue)
+    UNION ALL
+    SELECT seq FROM {prefix}runs INDEXED BY {prefix}runs_held
+     WHERE :state = 'held' AND state = 'held' AND seq + 0 < :before
+       AND (:queue IS NULL OR queue = :queue)
+    ) AS found ORDER BY seq DESC LIMIT :limit)
+ ORDER BY seq DESC;
+
+-- name: count_open
+-- No further than the limit, each from the index of its state.
+SELECT 'waiting' AS state, count(*) AS runs
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'waiting' LIMIT :limit) AS waiting
+UNION ALL
+SELECT 'held' AS state, count(*) AS runs
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'held' LIMIT :limit) AS held
+UNION ALL
+SELECT 'queued' AS state, count(*) AS runs
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'queued' LIMIT :limit) AS queued
+UNION ALL
+SELECT 'running' AS state, count(*) AS runs
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'running' LIMIT :limit) AS running
+UNION ALL
+SELECT 'paused' AS state, count(*) AS runs
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'paused' LIMIT :limit) AS paused;
+
+-- name: count_ended
+SELECT 'succeeded' AS state, count(*) AS runs
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'succeeded' AND finished_at >= :since_at
+         LIMIT :limit) AS succeeded
+UNION ALL
+SELECT 'dead' AS state, count(*) AS runs
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'dead' AND finished_at >= :since_at
+         LIMIT :limit) AS dead
+UNION ALL
+SELECT 'cancelled' AS state, count(*) AS runs
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'cancelled' AND finished_at >= :since_at
+         LIMIT :limit) AS cancelled;
+
+-- name: dead_runs
+SELECT seq, id, job, error, finished_at FROM {prefix}runs
+ WHERE state = 'dead' AND seq < :before ORDER BY seq DESC LIMIT :limit;
+
+-- name: schedule_ids_due
+SELECT id FROM {prefix}schedules
+ WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL AND next_fire_at <= :until_at
+ ORDER BY next_fire_at LIMIT :limit;
+
+-- name: recent_durations
+-- What the last runs of each job took that succeeded.
+SELECT j.value AS job, avg((r.finished_at - r.started_at) / 1000000.0) AS seconds, count(*) AS runs
+  FROM json_each(:names) j
+  JOIN {prefix}runs r ON r.seq IN (
+       SELECT x.seq FROM {prefix}runs x
+        WHERE x.job = j.value AND x.state <> 'queued' AND x.state <> 'running'
+        ORDER BY x.seq DESC LIMIT :limit)
+ WHERE r.state = 'succeeded' AND r.started_at IS NOT NULL
+ GROUP BY j.value;
+
+-- name: recent_outcomes
+-- What became of the last occurrences of each schedule, and of their runs.
+SELECT o.schedule_id, o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason, o.run_id,
+       r.state, r.started_at, r.finished_at
+  FROM json_each(:ids) i
+  JOIN {prefix}occurrences o ON o.schedule_id = i.value
+   AND o.occurrence IN (SELECT x.occurrence FROM {prefix}occurrences x
+                         WHERE x.schedule_id = i.value ORDER BY x.occurrence DESC LIMIT :limit)
+  LEFT JOIN {prefix}runs r ON r.id = o.run_id
+ ORDER BY o.schedule_id, o.occurrence DESC;
+
+-- name: broken_schedules
+SELECT id, name, error FROM {prefix}schedules WHERE error IS NOT NULL ORDER BY id LIMIT :limit;
+
+-- name: paused_schedules
+SELECT id, name, paused_by, paused_at, paused_reason, state FROM {prefix}schedules
+ WHERE paused = 1 ORDER BY id LIMIT :limit;
+
+-- name: broken_jobs
+SELECT name, error FROM {prefix}jobs WHERE error IS NOT NULL ORDER BY name LIMIT :limit;
+
+-- name: queued_jobs
+-- Which jobs wait for a worker, among the first of the line.
+SELECT job, queue, count(*) AS runs, min(due_at) AS oldest_at
+  FROM (SELECT job, queue, due_at FROM {prefix}runs WHERE state = 'queued' LIMIT :limit) AS line
+ GROUP BY job, queue ORDER BY job, queue;
+
+-- name: stuck_leases
+SELECT count(*) AS runs, min(lease_until) AS oldest_at FROM {prefix}runs
+ WHERE state = 'running' AND lease_until < :before_at;
+
+-------------------------------------------------------------------------------------- tokens
+
+-- name: insert_token
+INSERT INTO {prefix}tokens (id, name, role, hash, created_at, created_by, expires_at)
+VALUES (:id, :name, :role, :hash, {now}, :created_by, :expires_at)
+RETURNING id, name, role, created_at, created_by, expires_at, revoked_at, revoked_by;
+
+-- name: lock_tokens
+-- Held until the end of the transaction: two tokens of one name are made one after the other.
+SELECT 1 AS locked;
+
+-- name: live_token_named
+SELECT id FROM {prefix}tokens
+ WHERE name = :name AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now});
+
+-- name: retire_token_name
+-- One that has expired gives its name back.
+UPDATE {prefix}tokens SET revoked_at = expires_at, revoked_by = 'expired'
+ WHERE name = :name AND revoked_at IS NULL AND expires_at <= {now};
+
+-- name: token_by_id
+SELECT id, name, role, hash, created_at, created_by, expires_at, revoked_at, revoked_by,
+       (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now})) AS live
+  FROM {prefix}tokens WHERE id = :id;
+
+-- name: list_tokens
+SELECT id, name, role, created_at, created_by, expires_at, revoked_at, revoked_by
+  FROM {prefix}tokens WHERE id > :after ORDER BY id LIMIT :limit;
+
+-- name: revoke_token
+UPDATE {prefix}tokens SET revoked_at = {now}, revoked_by = :by
+ WHERE id = :id AND revoked_at IS NULL
+RETURNING id, name, role, created_at, created_by, expires_at, revoked_at, revoked_by;
+
+-- name: any_token
+-- `live`: whether one of them may be used now.
+SELECT count(*) AS tokens,
+       coalesce(max(CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now})
+                         THEN 1 ELSE 0 END), 0) AS live
+  FROM {prefix}tokens;

@@ -1,0 +1,339 @@
+"""What an operator sees at a glance: counts, what is wrong now, what ran and what comes.
+
+A part of Control. Everything is bounded: where there is more than a limit, the answer says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.errors import Invalid
+from rota.flow.explain import LIVE, serves
+from rota.model.job import Job
+from rota.model.limits import COUNTED, PAGE, TEXT_SHOWN, check_whole, clip
+from rota.model.outcome import error_line
+from rota.model.redact import redact_text
+from rota.model.schedule import WAITING_FOR_RUN, Schedule
+from rota.storage.protocol import Storage
+
+DAY = timedelta(days=1)
+LATE = timedelta(minutes=1)  # after which a due run or occurrence is a problem
+LONGEST_WINDOW = timedelta(days=31)
+TIMELINE_RUNS = 1_000
+COMING = 500
+COMING_OF_ONE = 50
+DURATIONS_OF = 20  # of the latest runs of a job an expectation is made
+OUTCOMES = 30
+DEAD_LOOKED = 2_000
+PROBLEMS = 50  # of one kind
+
+# What differs between two errors that are the same: numbers, ids, addresses.
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{12,}|\d+", re.IGNORECASE)
+
+
+class LookControl:
+    storage: Storage
+
+    def counts(self) -> dict[str, Any]:
+        """Runs that have not ended by state, those that ended within a day, schedules, and whether
+        dispatch is on. No state is counted further than `counted_to`."""
+        now = self.storage.now()
+        runs = self.storage.count_by_state(now - DAY, limit=COUNTED)
+        schedules = self.storage.count_schedules()
+        return {
+            "now_at": now,
+            "since_at": now - DAY,
+            "counted_to": COUNTED,
+            "runs": runs,
+            "dispatch": schedules.pop("dispatch"),
+            "schedules": schedules,
+        }
+
+    def job_page(self, *, after: str = "", limit: int = PAGE) -> list[Job]:
+        """Jobs by name, with all their policies."""
+        return self.storage.list_jobs(after=after, limit=check_whole(limit, "limit", 1, PAGE))
+
+    def problems(self) -> list[dict[str, Any]]:
+        """What is wrong now, the worst first: each with what it is about, and why."""
+        now = self.storage.now()
+        rows = self.storage.look_for_problems(
+            late_at=now - LATE, lost_at=now - LIVE, limit=PROBLEMS
+        )
+        workers = self.storage.list_workers(limit=PAGE)
+        live = [one for one in workers if now - one["seen_at"] <= LIVE]
+        found = [
+            *_dispatch(rows["dispatch"]),
+            *_workers(workers, live, now),
+            *_broken(rows),
+            *_late(rows, now),
+            *self._waiting(live, now),
+            *self._dead(now),
+            *_paused(rows),
+        ]
+        return sorted(found, key=lambda one: SEVERITIES.index(one["severity"]))
+
+    def timeline(self, since: datetime, until: datetime) -> dict[str, Any]:
+        """Runs that ended or run in a stretch of time, and what is to come in it."""
+        if not since < until or until - since > LONGEST_WINDOW:
+            raise Invalid("until must be later than since, and at most 31 days")
+        now = self.storage.now()
+        runs = self.storage.ended_between(since, until, limit=TIMELINE_RUNS + 1)
+        more = len(runs) > TIMELINE_RUNS
+        runs = [one for one in runs[:TIMELINE_RUNS] if (one["started_at"] or until) < until]
+        coming, more_coming = self._coming(max(now, since), until)
+        names = self.storage.schedule_names(
+            {one["schedule_id"] for one in runs if one["schedule_id"] is not None}
+        )
+        return {
+            "now_at": now,
+            "runs": [_brief(one, names) for one in runs],
+            "more_runs": more,
+            "coming": coming,
+            "more_coming": more_coming,
+        }
+
+    def dead_groups(self) -> dict[str, Any]:
+        """Dead runs of one job and one error together, the largest group first. `group` names one
+        for as long as its error stays the same."""
+        groups: dict[str, dict[str, Any]] = {}
+        looked, before = 0, 2**62
+        while looked < DEAD_LOOKED:
+            page = self.storage.dead_runs(before=before, limit=PAGE)
+            looked += len(page)
+            for row in page:
+                _add_to_group(groups, row)
+            if len(page) < PAGE:
+                break
+            before = page[-1]["seq"]
+        ordered = sorted(groups.values(), key=lambda one: -one["runs"])
+        return {"groups": ordered, "looked_at": looked, "more": looked >= DEAD_LOOKED}
+
+    def recent_outcomes(
+        self, schedules: Iterable[Schedule], *, limit: int = OUTCOMES
+    ) -> dict[int, list[dict[str, Any]]]:
+        """What became of the last occurrences of each schedule, newest first, by its number."""
+        ids = [schedule.id for schedule in schedules]
+        check_whole(limit, "limit", 1, OUTCOMES)
+        return self.storage.recent_outcomes(ids[:PAGE], limit=limit)
+
+    def texts(self, run_id: str) -> list[dict[str, Any]]:
+        """The SQL of a run as it began, with the names of its variables; never their values."""
+        run = self.storage.run(run_id)
+        return [
+            {
+                "number": file.number,
+                "name": file.name,
+                "text": clip(redact_text(file.text), TEXT_SHOWN),
+                "names": list(file.variables),
+            }
+            for file in self.storage.kept_files(run.seq)[:PAGE]
+        ]
+
+    def schedule_names(self, ids: Iterable[int]) -> dict[int, str]:
+        """Names of schedules by their number; of those that were dropped there is none."""
+        return self.storage.schedule_names(set(ids))
+
+    # Parts of the above
+
+    def _waiting(self, live: list[dict[str, Any]], now: datetime) -> Iterator[dict[str, Any]]:
+        """Due runs that wait too long, with the reason why nobody takes them."""
+        paused = {one["name"]: one for one in self.storage.list_queues(limit=PAGE) if one["paused"]}
+        for row in self.storage.queued_jobs(limit=COUNTED)[:PAGE]:
+            job, queue = row["job"], row["queue"]
+            late = now - row["oldest_at"] > LATE
+            knowing = [one for one in live if job in one["jobs"]]
+            if queue in paused:
+                told = paused[queue]
+                reason = f": {told['reason']}" if told["reason"] else ""
+                text = f"wait: queue {queue!r} is paused by {told['paused_by']}{reason}"
+            elif not live:
+                text = "wait: no worker is alive"
+            elif not knowing:
+                text = f"wait: no live worker knows job {job!r}"
+            elif not any(serves(one, queue) for one in knowing):
+                text = f"wait: no live worker that knows job {job!r} serves queue {queue!r}"
+            elif late:
+                text = "are due for more than a minute: the workers are behind"
+            else:
+                continue
+            yield _problem(
+                "waiting", WARNING if queue in paused or knowing else ERROR, "job", job,
+                f"{row['runs']} queued run(s) of {job!r} {text}", row["oldest_at"],
+            )  # fmt: skip
+
+    def _dead(self, now: datetime) -> Iterator[dict[str, Any]]:
+        since = now - DAY
+        recent = [
+            row
+            for row in self.storage.dead_runs(before=2**62, limit=PAGE)
+            if row["finished_at"] is not None and row["finished_at"] >= since
+        ]
+        counts = Counter(row["job"] for row in recent)
+        for job, count in counts.most_common(PROBLEMS):
+            last = next(row for row in recent if row["job"] == job)
+            more = "or more " if len(recent) == PAGE else ""
+            yield _problem(
+                "dead", ERROR, "job", job,
+                f"{count} {more}run(s) of {job!r} died within a day; the last: "
+                + redact_text(error_line(last["error"], limit=300)),
+                last["finished_at"],
+            )  # fmt: skip
+
+    def _coming(self, since: datetime, until: datetime) -> tuple[list[dict[str, Any]], bool]:
+        schedules = self.storage.schedules_due(until, limit=COMING + 1)
+        expected = self.storage.recent_durations(
+            sorted({one.job for one in schedules})[:PAGE], limit=DURATIONS_OF
+        )
+        told: list[dict[str, Any]] = []
+        more = len(schedules) > COMING
+        for schedule in schedules[:COMING]:
+            times = list(_times(schedule, since, until))
+            more = more or len(times) > COMING_OF_ONE
+            told += [
+                {
+                    "schedule": schedule.name,
+                    "job": schedule.job,
+                    "at": at,
+                    "seconds": expected.get(schedule.job),
+                }
+                for at in times[:COMING_OF_ONE]
+            ]
+        told.sort(key=lambda one: one["at"])
+        return told[:COMING], more or len(told) > COMING
+
+
+ERROR, WARNING, NOTE = "error", "warning", "note"
+SEVERITIES = (ERROR, WARNING, NOTE)
+
+
+def _problem(
+    kind: str, severity: str, noun: str, name: str | None, text: str, since: datetime | None
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "severity": severity,
+        "noun": noun,
+        "name": name,
+        "message": text,
+        "since": since,
+    }
+
+
+def _dispatch(dispatch: str) -> Iterator[dict[str, Any]]:
+    if dispatch != "on":
+        text = f"nothing is claimed anywhere: dispatch is {dispatch}"
+        yield _problem("dispatch", ERROR, "dispatch", None, text, None)
+
+
+def _workers(
+    workers: list[dict[str, Any]], live: list[dict[str, Any]], now: datetime
+) -> Iterator[dict[str, Any]]:
+    if not live:
+        text = "no worker is alive; start one with `rota up`"
+        yield _problem("workers", ERROR, "worker", None, text, None)
+    for one in workers:
+        if one not in live:
+            text = f"worker {one['id']} has not been seen for {_ago(now - one['seen_at'])}"
+            yield _problem("workers", WARNING, "worker", one["id"], text, one["seen_at"])
+        elif one["stuck"]:
+            text = f"worker {one['id']} has {one['stuck']} of {one['slots']} slots stuck"
+            yield _problem("workers", WARNING, "worker", one["id"], text, None)
+    for name, what in (("version", "versions of Rota"), ("tzdata", "versions of time zone data")):
+        told = sorted({str(one[name]) for one in live})
+        if len(told) > 1:
+            text = f"workers have different {what}: {', '.join(told)}"
+            yield _problem("workers", WARNING, "worker", None, text, None)
+
+
+def _broken(rows: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for row in rows["broken_schedules"]:
+        text = f"schedule {row['name']!r} is broken and does not fire: {row['error']}"
+        yield _problem("broken", ERROR, "schedule", row["name"], redact_text(text), None)
+    for row in rows["broken_jobs"]:
+        text = f"job {row['name']!r}: {error_line(row['error'], limit=300)}"
+        yield _problem("broken", WARNING, "job", row["name"], redact_text(text), None)
+    stuck = rows["stuck"]
+    if stuck is not None and stuck["runs"]:
+        text = f"{stuck['runs']} run(s) have a worker that is gone, and nobody took them over yet"
+        yield _problem("stuck", ERROR, "run", None, text, stuck["oldest_at"])
+
+
+def _late(rows: dict[str, Any], now: datetime) -> Iterator[dict[str, Any]]:
+    for row in rows["late_schedules"]:
+        late = _ago(now - row["next_fire_at"])
+        text = f"schedule {row['name']!r} should have fired {late} ago; no scheduler runs"
+        yield _problem("late", ERROR, "schedule", row["name"], text, row["next_fire_at"])
+
+
+def _paused(rows: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for row in rows["paused_schedules"]:
+        reason = f": {row['paused_reason']}" if row["paused_reason"] else ""
+        text = f"schedule {row['name']!r} is paused by {row['paused_by']}{reason}"
+        yield _problem("paused", NOTE, "schedule", row["name"], redact_text(text), row["paused_at"])
+
+
+def _times(schedule: Schedule, since: datetime, until: datetime) -> Iterator[datetime]:
+    """The occurrences of a schedule in a stretch; one more than anybody asks for."""
+    at = schedule.next_fire_at
+    if schedule.error is not None:
+        return
+    count = 0
+    while at is not None and at < min(until, WAITING_FOR_RUN) and count <= COMING_OF_ONE:
+        if at >= since:
+            count += 1
+            yield at
+        if schedule.kind == "once" or schedule.delays:
+            return
+        at = schedule.next_after(max(at, since - timedelta(microseconds=1)))
+
+
+def _brief(row: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "job": row["job"],
+        "queue": row["queue"],
+        "state": row["state"],
+        "schedule": names.get(row["schedule_id"]),
+        "attempt": row["attempt"],
+        "due_at": row["due_at"],
+        "started_at": row["started_at"],
+        "finished_at": row["finished_at"],
+    }
+
+
+def _add_to_group(groups: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
+    error = redact_text(error_line(row["error"], limit=500))
+    mark = group_of(row["job"], row["error"])
+    found = groups.get(mark)
+    if found is None:
+        groups[mark] = {
+            "group": mark,
+            "job": row["job"],
+            "error": error,
+            "runs": 1,
+            "last_at": row["finished_at"],
+            "first_at": row["finished_at"],
+            "last_run": row["id"],
+        }
+    else:
+        found["runs"] += 1
+        found["first_at"] = row["finished_at"]
+
+
+def group_of(job: str, error: str | None) -> str:
+    """The same for errors of a job that differ in numbers and ids alone."""
+    same = _VARYING.sub("#", error_line(error, limit=500))
+    return hashlib.sha256(f"{job}\n{same}".encode()).hexdigest()[:16]
+
+
+def _ago(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{max(seconds, 0)} s"

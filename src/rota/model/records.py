@@ -1,0 +1,81 @@
+"""Nouns as dictionaries with stable keys: what every surface shows of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from rota.model.job import Job
+from rota.model.redact import redact
+from rota.model.run import Run
+from rota.model.schedule import WAITING_FOR_RUN, Schedule
+
+_JSON_TEXT = ("args", "result", "progress", "backoff")
+# How a run finds its slots is storage's own affair.
+_INTERNAL = ("wanted_key",)
+
+
+def run_record(run: Run) -> dict[str, Any]:
+    """Every column people may see; JSON texts are decoded."""
+    told = {one.name: getattr(run, one.name) for one in fields(run) if one.name not in _INTERNAL}
+    for name in _JSON_TEXT:
+        told[name] = decoded(told[name])
+    return told
+
+
+def schedule_record(schedule: Schedule) -> dict[str, Any]:
+    """The definition, the operator's bits and the cursor.
+
+    `next_fire_at` is null when nothing is planned: finished, or counted from the end of a run
+    that is still on its way.
+    """
+    waits = schedule.next_fire_at is not None and schedule.next_fire_at >= WAITING_FOR_RUN
+    return {
+        "id": schedule.id,
+        **redact(schedule.definition()),
+        "status": schedule.status,
+        "next_fire_at": None if waits else schedule.next_fire_at,
+        "waits_for_run": waits,
+        "last_fired_at": schedule.last_fired_at,
+        "paused": schedule.paused,
+        "paused_by": schedule.paused_by,
+        "paused_at": schedule.paused_at,
+        "paused_reason": schedule.paused_reason,
+        "created_at": schedule.created_at,
+        "state": schedule.state,
+        "error": schedule.error,
+    }
+
+
+def job_record(job: Job) -> dict[str, Any]:
+    """One job with the keys of `control.jobs`."""
+    return {
+        "name": job.name,
+        "executor": job.executor,
+        "source": job.source,
+        "queue": job.queue,
+        "priority": job.priority,
+        "timeout": job.timeout,
+        "description": job.description,
+        "enabled": job.enabled,
+        "error": job.error,
+        "version": job.version,
+        "version_at": job.version_at,
+        "args": job.signature.to_dict(),
+        **job.policies(),
+    }
+
+
+def change_record(row: dict[str, Any]) -> dict[str, Any]:
+    """One change of a schedule, with its definitions before and after."""
+    return {**row, "before": decoded(row["before"]), "after": decoded(row["after"])}
+
+
+def decoded(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

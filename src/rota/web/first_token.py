@@ -1,0 +1,65 @@
+"""The first token: made when a store has none, and written where its owner finds it.
+
+The file comes before the row. If the process dies in between, or the store was removed, the next
+start finds the file and makes its token known: nobody is locked out, and there are never two.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from rota.app import Rota
+from rota.errors import Conflict
+from rota.flow.tokens import new_text
+from rota.model.roles import ADMIN
+from rota.model.token import read_token
+from rota.storage.protocol import Actor
+
+log = logging.getLogger("rota.web")
+
+TOKEN_FILE = ".rota/token"
+FIRST = "first"
+
+
+def ensure_token(app: Rota, path: Path) -> Path | None:
+    """The file with an admin token, if this is where the first one was or is written."""
+    if app.storage.tokens_there()[0]:
+        return path if path.exists() else None
+    try:
+        text = _read(path) or _write(path)
+    except OSError as fault:
+        log.warning("no token was written to %s (%s); `rota token create` makes one", path, fault)
+        return None
+    control = app.control_as(Actor(by="rota", via="first start"))
+    with suppress(Conflict):  # another process was faster, with the same file or with its own
+        control.adopt_token(FIRST, ADMIN, text)
+    return path
+
+
+def _read(path: Path) -> str | None:
+    """What an earlier start wrote; a file that others can read is not trusted with more."""
+    try:
+        text = path.read_text("utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+    return text if read_token(text) is not None and not path.stat().st_mode & 0o077 else None
+
+
+def _write(path: Path) -> str:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    ignore = path.parent / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+    text = new_text()
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(handle, 0o600)
+        os.write(handle, f"{text}\n".encode())
+    finally:
+        os.close(handle)
+    os.replace(fresh, path)
+    return text

@@ -1,0 +1,281 @@
+"""What every request passes before anything reads it, and every answer on its way out.
+
+Host, sizes, time and how many at once are checked here; who may do what is checked by the route
+(`routing.py`), before the body is read. Nothing leaves without the headers below, and nothing that
+goes wrong leaves as anything but a problem.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import secrets
+from collections.abc import Collection, MutableMapping
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rota.model.limits import (
+    BODY_BYTES,
+    BODY_SECONDS,
+    HEADER_BYTES,
+    REQUEST_SECONDS,
+    REQUESTS_AT_ONCE,
+    URL_LENGTH,
+)
+from rota.web.problems import Refused, of_refusal, problem
+from rota.web.who import is_loopback
+
+log = logging.getLogger("rota.web")
+
+LOOPBACK_NAMES = frozenset({"localhost", "localhost."})
+# Paths whose answers have no end; they count themselves, and end themselves.
+STREAM = "rota.stream"
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=()",
+    "Cache-Control": "no-store",
+}
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+
+class Guard:
+    """`hosts` are the names that this server is called by, beside those of the machine itself;
+    `any_address`: it listens on more than the loopback, and may be called by its address."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str] = (),
+        any_address: bool = False,
+        tls: bool = False,
+    ) -> None:
+        self.app, self._any_address, self._tls = app, any_address, tls
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._under_way: set[Turn] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close", "code": 1008})
+        with Turn(self._under_way) as turn:
+            await self._pass(scope, receive, Answer(send, self._tls), turn)
+
+    async def _pass(self, scope: Scope, receive: Receive, answer: Answer, turn: Turn) -> None:
+        mark = scope["state"]["mark"] = secrets.token_hex(4)
+        try:
+            headers = Headers(scope=scope)
+            self._check(scope, headers)
+            scope["path"] = canonical_path(scope["raw_path"])
+            scope["state"]["local"] = self._is_local(scope, headers)
+            body = Body(receive, headers)
+            turn.timer = asyncio.timeout(REQUEST_SECONDS)
+            scope["state"][STREAM] = turn.let_stream
+            async with turn.timer:
+                await self.app(scope, body.receive, answer.send)
+        except HTTPException as fault:
+            await answer.instead(of_refusal(fault), scope, receive)
+        except TimeoutError:
+            detail = f"this took longer than {REQUEST_SECONDS:g} s; ask for less"
+            await answer.instead(problem(503, "timeout", detail), scope, receive)
+        except Exception:
+            log.exception("%s %s failed (%s)", scope["method"], scope["path"], mark)
+            if not answer.ended:  # the framework answers before it hands the error on
+                await answer.instead(internal(mark), scope, receive)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        if len(self._under_way) > REQUESTS_AT_ONCE:
+            raise Refused(
+                503,
+                "busy",
+                f"{REQUESTS_AT_ONCE} requests are being answered already; try again",
+                {"Retry-After": "1"},
+            )
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
+            raise Refused(431, "too-large", f"the headers take more than {HEADER_BYTES:,} bytes")
+        if len(scope["raw_path"]) + len(scope["query_string"]) > URL_LENGTH:
+            raise Refused(414, "too-large", f"the URL has more than {URL_LENGTH:,} characters")
+        self._check_host(headers)
+
+    def _check_host(self, headers: Headers) -> None:
+        """A page of another site can make its own name point here; it cannot make a browser say
+        another name than that."""
+        told = headers.getlist("host")
+        name = host_name(told[0]) if len(told) == 1 else None
+        if name is None or not (
+            name in LOOPBACK_NAMES
+            or name in self._hosts
+            or is_loopback(name)
+            or (self._any_address and _is_address(name))
+        ):
+            shown = repr(told[0][:80]) if told else "missing"
+            raise Refused(
+                421,
+                "host",
+                f"Host {shown} is not a name of this server; add it to `hosts` in rota.toml",
+            )
+
+    def _is_local(self, scope: Scope, headers: Headers) -> bool:
+        """Asked from this machine, under a name of this machine, with nobody in between."""
+        name = host_name(headers["host"]) or ""
+        client = scope.get("client")
+        return (
+            client is not None
+            and is_loopback(client[0])
+            and (name in LOOPBACK_NAMES or is_loopback(name))
+            and not any(header in headers for header in FORWARDED)
+        )
+
+
+class Turn:
+    """One of those that are answered now. A stream lets go of its turn and of the clock when it
+    begins: it has limits of its own."""
+
+    def __init__(self, under_way: set[Turn]) -> None:
+        self._under_way = under_way
+        self.timer = asyncio.timeout(None)
+
+    def __enter__(self) -> Turn:
+        self._under_way.add(self)
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self._under_way.discard(self)
+
+    def let_stream(self) -> None:
+        self.timer.reschedule(None)
+        self._under_way.discard(self)
+
+
+def internal(mark: str) -> Response:
+    return problem(500, "internal", f"Rota failed to do it; its log says why, under {mark}")
+
+
+class Answer:
+    """What is sent, with our headers; and how far it is."""
+
+    def __init__(self, send: Send, tls: bool) -> None:
+        self._send, self._tls = send, tls
+        self.begun = self.ended = False
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            headers = MutableHeaders(raw=message.setdefault("headers", []))
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            if self._tls:
+                headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+            message["headers"] = headers.raw
+        elif message["type"] == "http.response.body":
+            self.ended = not message.get("more_body", False)
+        await self._send(message)
+
+    async def instead(self, response: Response, scope: Scope, receive: Receive) -> None:
+        """Send this, unless an answer has begun: then nobody can tell any more."""
+        if self.begun:
+            raise ConnectionResetError("the answer could not be finished")
+        # The rest of the request is not read; the connection cannot be used for another one.
+        response.headers["Connection"] = "close"
+        await response(scope, receive, self.send)
+
+
+class Body:
+    """What is received, within its size and time."""
+
+    def __init__(self, receive: Receive, headers: Headers) -> None:
+        self._receive, self._bytes, self._done = receive, 0, False
+        told = headers.get("content-length", "0")
+        if not told.isascii() or not told.isdigit() or int(told[:20]) > BODY_BYTES:
+            raise _too_large()
+
+    async def receive(self) -> Message:
+        if self._done:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refused(
+                408, "timeout", f"the body did not arrive within {BODY_SECONDS:g} s"
+            ) from None
+        self._bytes += len(message.get("body", b""))
+        self._done = not message.get("more_body", False)
+        if self._bytes > BODY_BYTES:
+            raise _too_large()
+        return message
+
+
+def _too_large() -> Refused:
+    return Refused(413, "too-large", f"the body takes more than {BODY_BYTES:,} bytes")
+
+
+def check_origin(method_is_safe: bool, headers: Headers) -> None:
+    """A browser says from which page it asks: only our own may change something. What sends no
+    Origin is no browser, and must show a token."""
+    if method_is_safe:
+        return
+    told = headers.getlist("origin")
+    if not told:
+        if "authorization" not in headers:
+            raise Refused(403, "origin", "without an Origin this needs a token")
+        return
+    try:
+        asked = urlsplit(told[0])
+        same = (
+            len(told) == 1
+            and asked.scheme in ("http", "https")
+            and asked.netloc.lower() == headers["host"].lower()
+            and not asked.path
+        )
+    except ValueError:
+        same = False
+    if not same:
+        raise Refused(403, "origin", f"Origin {told[0][:80]!r} is another site")
+
+
+def host_name(host: str) -> str | None:
+    """The name in a Host header, without its port; None if it is none."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+        name = parts.hostname
+    except ValueError:
+        return None
+    clean = name is not None and parts.netloc == host and "@" not in host
+    return name.lower() if name is not None and clean else None
+
+
+def canonical_path(raw: bytes) -> str:
+    """The path with one spelling for each name. A name may hold a slash, which arrives as %2F and
+    must not divide the path: `/` and `%` inside a part are written as %2F and %25."""
+    parts = [
+        unquote_to_bytes(part).decode("utf-8", "replace").replace("%", "%25").replace("/", "%2F")
+        for part in raw.split(b"/")
+    ]
+    return "/".join(parts)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True

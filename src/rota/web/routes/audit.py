@@ -1,0 +1,68 @@
+"""Who did what: the audit, and what was recorded about runs; dead letters in groups."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rota.model.records import change_record
+from rota.web.routes.run import Event
+from rota.web.routing import Asked, Routes
+from rota.web.shapes import Before, Limit, Page, Telling
+
+routes = Routes("audit")
+
+
+class Entry(Telling):
+    """`via` is the surface, and over HTTP the address."""
+
+    id: int
+    at: datetime
+    by: str
+    via: str
+    action: str
+    thing: str
+    reason: str | None
+    before: Any
+    after: Any
+
+
+class DeadGroup(Telling):
+    """`group` is what POST /runs/redo and /runs/delete take as their filter."""
+
+    group: str
+    job: str
+    error: str
+    runs: int
+    first_at: datetime | None
+    last_at: datetime | None
+    last_run: str
+
+
+class Dead(Telling):
+    """`more`: only the newest `looked_at` dead runs are grouped."""
+
+    groups: list[DeadGroup]
+    looked_at: int
+    more: bool
+
+
+@routes.get("/audit", Page[Entry])
+def list_audit(ask: Asked, before: Before = None, limit: Limit = 100) -> Any:
+    """Every change somebody made, newest first."""
+    found = ask.control.audit(before=before, limit=limit)
+    items = [change_record(row) for row in found]
+    return {"items": items, "next": found[-1]["id"] if len(found) == limit else None}
+
+
+@routes.get("/events", Page[Event])
+def list_events(ask: Asked, before: Before = None, limit: Limit = 100) -> Any:
+    """Exceptions and operators' actions that were recorded about runs, newest first."""
+    found = ask.control.events(before=before, limit=limit)
+    return {"items": found, "next": found[-1]["id"] if len(found) == limit else None}
+
+
+@routes.get("/dead", Dead)
+def list_dead(ask: Asked) -> Any:
+    """Dead runs, those of one job and one error together."""
+    return ask.control.dead_groups()

@@ -1,0 +1,41 @@
+"""Queues: what waits in each, and whether anything is taken from it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rota.web.routing import Asked, Routes
+from rota.web.shapes import Done, PathName, Telling, Why
+
+routes = Routes("queues")
+
+
+class Queue(Telling):
+    name: str
+    paused: bool
+    reason: str | None
+    paused_by: str | None
+    paused_at: datetime | None
+    queued: int
+    oldest_at: datetime | None
+
+
+@routes.get("/queues", list[Queue])
+def list_queues(ask: Asked) -> Any:
+    """Every queue, with how much waits in it and since when."""
+    return ask.control.queues()
+
+
+@routes.post("/queues/{queue:name}/pause", Done)
+def pause_queue(ask: Asked, queue: PathName, why: Why) -> Any:
+    """Stop claims from a queue, in all processes."""
+    ask.control.pause_queue(queue, why.reason)
+    return {"done": f"queue {queue} is paused"}
+
+
+@routes.post("/queues/{queue:name}/resume", Done)
+def resume_queue(ask: Asked, queue: PathName) -> Any:
+    """Claim from a queue again."""
+    ask.control.resume_queue(queue)
+    return {"done": f"queue {queue} is open"}

@@ -1,0 +1,134 @@
+"""The SQL console: statements, and queries over the views."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Any
+
+import anyio
+from anyio.to_thread import run_sync
+from pydantic import Field
+from starlette.responses import Response
+
+from rota.model.duration import format_duration
+from rota.model.limits import SQL_AT_ONCE, STATEMENT_LENGTH
+from rota.model.result import Result
+from rota.model.roles import VIEWER
+from rota.sql.execute import Statements
+from rota.web.problems import Refused
+from rota.web.routing import Ask, Asked, Routes
+from rota.web.shapes import Asking, Telling
+
+routes = Routes("sql")
+
+MOST_STATEMENTS = 100
+
+
+class Sql(Asking):
+    """One statement or several, with semicolons between them."""
+
+    sql: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=STATEMENT_LENGTH,
+            examples=["SHOW SCHEDULES", "SELECT job_name, state FROM runs LIMIT 10"],
+        ),
+    ]
+
+
+class ColumnOut(Telling):
+    name: str
+    type: str
+
+
+class ResultOut(Telling):
+    """`more`: there were more rows than anybody may ask for at once."""
+
+    columns: list[ColumnOut]
+    rows: list[list[Any]]
+    more: bool
+
+
+class Results(Telling):
+    results: list[ResultOut]
+
+
+class Places:
+    """So many statements at once: each may take half a minute of a thread."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __enter__(self) -> None:
+        if self.taken >= SQL_AT_ONCE:
+            raise Refused(
+                503,
+                "busy",
+                f"{SQL_AT_ONCE} statements run already; try again",
+                {"Retry-After": "1"},
+            )
+        self.taken += 1
+
+    def __exit__(self, *fault: object) -> None:
+        self.taken -= 1
+
+
+_places = Places()
+
+
+@routes.post("/sql", Results)
+async def run_sql(ask: Asked, sql: Sql) -> Response:
+    """Do what statements say, and answer with rows. Queries and SHOW are for viewers; what a
+    statement changes is for operators, and what creates, alters or drops is for admins."""
+    with _places:
+        # In a thread beyond those of short requests.
+        limiter = anyio.CapacityLimiter(1)
+        return await run_sync(_run, ask, sql.sql, limiter=limiter, abandon_on_cancel=True)
+
+
+def _run(ask: Ask, text: str) -> Response:
+    settings = ask.app.settings
+    statements = Statements(
+        ask.control,
+        timezone=settings.timezone,
+        targets={*settings.targets, "store"},
+    )
+    parsed = statements.parse(text)
+    if len(parsed) > MOST_STATEMENTS:
+        raise Refused(422, "invalid", f"at most {MOST_STATEMENTS} statements at once")
+    for statement in parsed:
+        role = statement.role
+        if role != VIEWER:
+            ask.need(role, f"{type(statement).__name__}")
+    told = {"results": [_told(statements.execute(one)) for one in parsed]}
+    return Response(json.dumps(told), media_type="application/json")
+
+
+def _told(result: Result) -> dict[str, Any]:
+    names = result.names
+    return {
+        "columns": [
+            {"name": name, "type": column.type}
+            for name, column in zip(names, result.columns, strict=True)
+        ],
+        "rows": [[_plain(value) for value in row] for row in result.rows],
+        "more": result.more,
+    }
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat() if value.tzinfo is None else value.astimezone(UTC).isoformat()
+        case date() | time():
+            return value.isoformat()
+        case timedelta():
+            return format_duration(value)
+        case dict():
+            return {str(name): _plain(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case _:
+            return value

@@ -1,0 +1,233 @@
+"""The server: a thread of its own with an event loop, started and stopped with its app.
+
+`prepare` takes the address and says what is wrong with it, before anything runs. Nothing here needs
+the framework until `start`: it is loaded in the thread, beside the first runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import logging
+import socket
+import ssl
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rota.app import Rota
+from rota.config import PORT, Settings
+from rota.errors import Conflict, Invalid, MissingExtra
+from rota.web.first_token import TOKEN_FILE, ensure_token
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from rota.web.feed import Feed
+
+log = logging.getLogger("rota.web")
+
+BACKLOG = 512
+START_SECONDS = 60.0
+# After the streams have ended: who has not taken its answer by then does not get it.
+STOP_SECONDS = 3
+KEEP_ALIVE_SECONDS = 15
+NEEDED = ("fastapi", "uvicorn")
+
+
+class Web:
+    """`error` says why it does not run."""
+
+    def __init__(self, app: Rota, *, wrong_tokens: int | None = None) -> None:
+        self._app, self._settings = app, app.settings
+        self._wrong_tokens = wrong_tokens
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._server: uvicorn.Server | None = None
+        self._feed: Feed | None = None
+        self._ready = threading.Event()
+        self.draining = False
+        self.error: str | None = None
+        self.note: str | None = None
+        self.token_file: Path | None = None
+
+    # Before
+
+    def prepare(self) -> None:
+        """Take the address. Refuses one that others can reach while there is no token."""
+        if self._socket is not None:
+            return
+        check_installed()
+        settings = self._settings
+        _context(settings)  # says what is wrong with the certificate
+        public = not is_loopback_host(settings.host)
+        if public and not self._app.storage.tokens_there()[1]:
+            raise Invalid(
+                f"host {settings.host!r} can be reached by others, and there is no token yet; "
+                "make one with `rota token create NAME --role admin`, or leave the host at "
+                "127.0.0.1"
+            )
+        self._socket = self._bind(settings)
+        if not public:
+            self.token_file = ensure_token(self._app, Path(TOKEN_FILE))
+
+    def _bind(self, settings: Settings) -> socket.socket:
+        try:
+            return _listen(settings.host, settings.port)
+        except OSError as fault:
+            if fault.errno != errno.EADDRINUSE:
+                raise Invalid(
+                    f"host {settings.host!r}, port {settings.port}: {fault.strerror or fault}"
+                ) from None
+        if settings.port != PORT:
+            raise Conflict(f"port {settings.port} is in use; --port 0 picks a free one")
+        self.note = f"port {PORT} is in use, so this is another one; set `port` to choose"
+        return _listen(settings.host, 0)
+
+    @property
+    def port(self) -> int:
+        assert self._socket is not None
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it."""
+        scheme = "http" if self._settings.tls_certificate is None else "https"
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._settings.host, self._settings.host)
+        shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        return f"{scheme}://{shown}:{self.port}"
+
+    # Living
+
+    def start(self) -> None:
+        self.prepare()
+        self._thread = threading.Thread(target=self._serve, name="rota-web", daemon=True)
+        self._thread.start()
+
+    def wait_ready(self) -> None:
+        """For those who ask at once."""
+        if not self._ready.wait(START_SECONDS):
+            raise Conflict("the web server did not start")
+        if self.error is not None:
+            raise Conflict(self.error)
+
+    def drain(self) -> None:
+        """The process is about to stop: streams end, and it is ready for nothing new. What is
+        under way can still be looked at."""
+        self.draining = True
+        if self._feed is not None:
+            self._feed.stop()
+
+    def stop(self) -> None:
+        """May be called again."""
+        self.drain()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ready.wait(START_SECONDS)  # a server that just starts ends right after
+            if self._server is not None:
+                self._server.should_exit = True
+            thread.join(STOP_SECONDS + 2)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _serve(self) -> None:
+        try:
+            self._server = self._make_server()
+            if self.draining:
+                return
+            assert self._socket is not None
+            self._server.run(sockets=[self._socket])
+        except BaseException as fault:
+            self.error = f"the web server has ended: {fault}"
+            log.exception("the web server has ended; everything else goes on")
+        finally:
+            self._ready.set()
+
+    def _make_server(self) -> uvicorn.Server:
+        import uvicorn
+
+        from rota.web.api import make_api
+        from rota.web.feed import Feed
+        from rota.web.guard import Guard
+        from rota.web.protocol import HEAD_BYTES, Protocol
+
+        settings = self._settings
+        tls = settings.tls_certificate is not None
+        self._feed = Feed(lambda: self._app.storage)
+        api = make_api(self._app, self, self._feed, wrong_tokens=self._wrong_tokens)
+        hosts = {*settings.hosts, socket.gethostname(), settings.host}
+        guard = Guard(api, hosts=hosts, any_address=not is_loopback_host(settings.host), tls=tls)
+        config = uvicorn.Config(
+            guard,
+            http=Protocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            backlog=BACKLOG,
+        )
+        config.load()
+        config.ssl = _context(settings)
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        return uvicorn.Server(config)
+
+    def begun(self) -> None:
+        """Called by the loop once it answers."""
+        self._ready.set()
+
+
+def check_installed() -> None:
+    """MissingExtra if the packages of the extra `web` are not there."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtra(f"the HTTP API needs {' and '.join(missing)}: pip install 'rota[web]'")
+
+
+def is_loopback_host(host: str) -> bool:
+    """True if nobody outside this machine can reach what listens there."""
+    if host == "localhost":
+        return True
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, kind, proto, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    made = socket.socket(family, kind, proto)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _context(settings: Settings) -> Any:
+    if settings.tls_certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ssl.SSLError) as fault:
+        raise Invalid(
+            f"tls_certificate {settings.tls_certificate!r} or its tls_key cannot be used: {fault}"
+        ) from None
+    return context
