@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -342,3 +343,29 @@ def test_a_program_that_set_up_no_logging_says_what_it_does(tmp_path: Path) -> N
     assert "hi started" in told[1]
     assert "hi completed" in told[2]
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_ended_runs_leave_nothing_to_the_collector(app: rota.Rota) -> None:
+    """A worker that ends thousands a second would spend half of its time in collections."""
+
+    @app.job()
+    def in_thread() -> None: ...
+
+    @app.job()
+    async def on_loop() -> None: ...
+
+    app.start()
+    gc.disable()
+    try:
+        before = contexts()
+        for job in (in_thread, on_loop):
+            job.enqueue_many([{}] * 100)
+        wait_until(lambda: app.control.overview()["runs"].get("succeeded") == 200, "the end of all")
+        wait_until(lambda: contexts() <= before + 10, "the end of their contexts")
+    finally:
+        gc.enable()
+
+
+def contexts() -> int:
+    return sum(type(one) is rota.Context for one in gc.get_objects())

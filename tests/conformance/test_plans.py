@@ -334,9 +334,13 @@ def explaining(statement: Any) -> Any:
 @pytest.fixture
 def walks(crowded: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The walks over large tables in the plan of every statement that is sent, by its name."""
+    return watch_walks(crowded, monkeypatch)
+
+
+def watch_walks(place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    transaction: Any = crowded.open().engine.read(type)
-    read = sqlite_walks if crowded.engine == "sqlite" else postgres_walks
+    transaction: Any = place.open().engine.read(type)
+    read = sqlite_walks if place.engine == "sqlite" else postgres_walks
 
     def watch(method: str) -> None:
         real = getattr(transaction, method)
@@ -371,3 +375,23 @@ def test_no_statement_walks_a_large_table(
 def test_a_walk_is_seen(crowded: Place, walks: dict[str, list[str]]) -> None:
     open_plainly(crowded).overview()
     assert walks["count_runs"]
+
+
+def test_many_runs_are_found_one_by_one_where_the_table_is_small(
+    postgres_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planner that knew how many are asked for would read the whole table, for each of them."""
+    store = open_plainly(postgres_place)
+    store.put_jobs([Job(name="job")])
+    for _ in range(10):
+        enqueue_many(store, 1_000)
+    postgres_place.execute("ANALYZE")
+    walks = watch_walks(postgres_place, monkeypatch)
+    runs = claim(store, 1_000)
+    store.renew([(run.seq, run.attempt) for run in runs], LEASE)
+    store.cancel_requests([run.seq for run in runs])
+    succeeded, failed = Outcome(kind="succeeded"), Outcome(kind="failed")
+    store.settle([decide(run, succeeded, retry=ONCE, max_lost=3) for run in runs[:500]])
+    store.settle([decide(run, failed, retry=ONCE, max_lost=3) for run in runs[500:]])
+    asked = {"renew_runs", "cancel_requests", "succeed_runs", "settle_runs"}
+    assert {name: walks[name] for name in asked} == {name: [] for name in asked}

@@ -14,12 +14,12 @@ WEAKENED: dict[str, Mapping[str, tuple[tuple[str, str], ...]]] = {
     "settle without fence": {
         "settle_runs": (
             ("AND state = 'running' AND attempt = :attempt", ""),
-            ("AND r.state || '' = 'running' AND r.attempt = a.attempt", ""),
+            ("r.state = 'running' AND r.attempt = a.attempt", "true"),
         ),
         "running_first_attempts": (("AND attempt = 1 AND state = 'running'", ""),),
         "succeed_runs": (
             ("AND attempt = 1 AND state = 'running'", ""),
-            ("AND r.attempt = 1 AND r.state || '' = 'running'", ""),
+            ("r.attempt = 1 AND r.state = 'running'", "true"),
         ),
     },
     # Two processes that read the same cursor both fire.

@@ -35,6 +35,17 @@ STOP_SECONDS = 10.0
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
+# How many forks this process is away from the one that imported this: cheaper to ask than its id.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
@@ -48,7 +59,7 @@ class Owner:
     done: Callable[[Execution, Outcome], None]
     freed: Callable[[Execution], None] = lambda execution: None
     begun: Callable[[], object] = lambda: None
-    process: int = field(default_factory=os.getpid)
+    forks: int = field(default_factory=lambda: _forks)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -127,9 +138,10 @@ class Execution:
 
     def handler_returned(self, outcome: Outcome) -> None:
         """The slot is free when the handler is gone *and* the outcome is known."""
-        if self.owner.process != os.getpid():
+        if self.owner.forks != _forks:
             end_fork(outcome)
         self.context.close()
+        self.context.port = _gone  # else each would hold the other until a collection
         with self.owner.guard:
             self.returned = True
             free = self.finished
@@ -193,6 +205,12 @@ class Execution:
             case _:
                 raise Unknown(f"a context cannot ask for {request!r}")
         return None
+
+
+def _gone(request: str, params: dict[str, Any]) -> None:
+    """The port of a context whose handler has returned."""
+    if request not in ("log", "progress"):
+        raise Conflict(f"the handler has returned: its context can no longer ask for {request!r}")
 
 
 def end_fork(outcome: Outcome) -> NoReturn:

@@ -332,6 +332,9 @@ class Worker:
                 self._call_another()
             return True
 
+    def _is_ours(self) -> bool:
+        return threading.current_thread() in self._threads
+
     def _retire(self) -> None:
         """Called with the guard held: this thread serves no longer, if it did."""
         if self._serving is threading.current_thread():
@@ -364,7 +367,7 @@ class Worker:
             self._busy -= execution.has_slot
             if self._stopping:
                 self._guard.notify_all()
-            elif self._waiting and threading.current_thread() not in self._threads:
+            elif self._waiting and not execution.threadless and not self._is_ours():
                 self._wake_threads()  # a thread of ours goes on by itself
         if execution.threadless:
             self._begin_waiting()

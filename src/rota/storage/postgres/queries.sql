@@ -2,6 +2,9 @@
 -- Statements over many rows get one array per column and read them with unnest: one round trip.
 -- {now} is volatile. Where a row is found by it, it stands in a subquery, which is evaluated once and
 -- can use an index; where two places must agree, it stands in the first WITH.
+-- Where many rows are found by their seq, the arrays stand in subqueries as well, and the fence in a
+-- CASE. Then the planner can guess neither how many they are nor how few will pass, and goes from seq
+-- to seq also behind a pooler, where no setting of ours keeps it from reading the whole table.
 
 -- name: now
 SELECT {now} AS now_at;
@@ -455,18 +458,21 @@ RETURNING seq;
 
 -- name: renew_runs
 UPDATE {prefix}runs AS r SET lease_until = {now} + make_interval(secs => a.lease_seconds)
-  FROM unnest(:seq::bigint[], :attempt::integer[], :lease_seconds::float8[])
-       AS a(seq, attempt, lease_seconds)
- WHERE r.seq = a.seq AND r.state || '' = 'running' AND r.attempt = a.attempt
+  FROM unnest((SELECT :seq::bigint[]), (SELECT :attempt::integer[]),
+              (SELECT :lease_seconds::float8[])) AS a(seq, attempt, lease_seconds)
+ WHERE r.seq = a.seq
+   AND CASE WHEN r.state = 'running' AND r.attempt = a.attempt THEN true ELSE false END
 RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at;
 
 -- name: cancel_requests
 SELECT seq FROM {prefix}runs
- WHERE seq = ANY (:seqs::bigint[]) AND state = 'running' AND cancel_requested_at IS NOT NULL;
+ WHERE seq = ANY ((SELECT :seqs::bigint[])::bigint[])
+   AND CASE WHEN state = 'running' THEN cancel_requested_at IS NOT NULL ELSE false END;
 
 -- name: set_progress
 UPDATE {prefix}runs AS r SET progress = a.progress
-  FROM unnest(:seq::bigint[], :attempt::integer[], :progress::text[]) AS a(seq, attempt, progress)
+  FROM unnest((SELECT :seq::bigint[]), (SELECT :attempt::integer[]), (SELECT :progress::text[]))
+       AS a(seq, attempt, progress)
  WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt;
 
 -- name: insert_logs
@@ -477,9 +483,8 @@ SELECT * FROM unnest(:run_seq::bigint[], :attempt::integer[], :at::timestamptz[]
 ------------------------------------------------------------------------------------- settle
 
 -- name: succeed_runs
--- settle_runs for what most runs do: succeed at the first attempt and hold no slot. The state is
--- compared as an expression in both, so that the way to a row is always its seq: the index of
--- running rows, full of dead entries under load, must not tempt the planner.
+-- settle_runs for what most runs do: succeed at the first attempt and hold no slot. The CASE also
+-- keeps the planner from the index of running rows, which is full of dead entries under load.
 WITH t AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {prefix}runs AS r
    SET state = 'succeeded', finished_at = t.now, result = a.result, error = NULL,
@@ -487,9 +492,9 @@ UPDATE {prefix}runs AS r
        reason = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.pause_requested_at IS NOT NULL
                      THEN r.reason END,
        pause_requested_at = NULL, lease_until = NULL
-  FROM t, unnest(:seq::bigint[], :ran_seconds::float8[], :result::json[])
+  FROM t, unnest((SELECT :seq::bigint[]), (SELECT :ran_seconds::float8[]), (SELECT :result::json[]))
           AS a(seq, ran_seconds, result)
- WHERE r.seq = a.seq AND r.attempt = 1 AND r.state || '' = 'running'
+ WHERE r.seq = a.seq AND CASE WHEN r.attempt = 1 AND r.state = 'running' THEN true ELSE false END
 RETURNING r.seq;
 
 -- name: settle_runs
@@ -511,13 +516,16 @@ UPDATE {prefix}runs AS r
        reason = coalesce(a.reason, CASE WHEN r.cancel_requested_at IS NOT NULL
                                           OR r.pause_requested_at IS NOT NULL THEN r.reason END),
        pause_requested_at = NULL, lease_until = NULL
-  FROM t, unnest(:seq::bigint[], :attempt::integer[], :state::text[], :terminal::boolean[],
-                 :delay_seconds::float8[], :ran_seconds::float8[], :gives_back::boolean[],
-                 :failures::integer[], :lost::integer[], :error::text[], :reason::text[],
-                 :result::json[], :expired_only::boolean[])
+  FROM t, unnest((SELECT :seq::bigint[]), (SELECT :attempt::integer[]), (SELECT :state::text[]),
+                 (SELECT :terminal::boolean[]), (SELECT :delay_seconds::float8[]),
+                 (SELECT :ran_seconds::float8[]), (SELECT :gives_back::boolean[]),
+                 (SELECT :failures::integer[]), (SELECT :lost::integer[]), (SELECT :error::text[]),
+                 (SELECT :reason::text[]), (SELECT :result::json[]),
+                 (SELECT :expired_only::boolean[]))
           AS a(seq, attempt, state, terminal, delay_seconds, ran_seconds, gives_back, failures,
                lost, error, reason, result, expired_only)
- WHERE r.seq = a.seq AND r.state || '' = 'running' AND r.attempt = a.attempt
+ WHERE r.seq = a.seq
+   AND CASE WHEN r.state = 'running' AND r.attempt = a.attempt THEN true ELSE false END
    AND (NOT a.expired_only OR r.lease_until <= t.now)
 RETURNING r.seq, r.state, r.worker_id, r.started_at;
 
@@ -573,7 +581,7 @@ SELECT {now}, a.kind, a.run_id, a.name, a.detail
 -- name: fence_run
 -- Whether an attempt is still its worker's; nobody can rescue it until we commit.
 SELECT seq FROM {prefix}runs
- WHERE seq = :seq AND attempt = :attempt AND state || '' = 'running' FOR UPDATE;
+ WHERE seq = :seq AND attempt = :attempt AND state = 'running' FOR UPDATE;
 
 -- name: lock_run_by_seq
 SELECT seq FROM {prefix}runs WHERE seq = :seq FOR UPDATE;

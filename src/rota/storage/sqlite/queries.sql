@@ -204,7 +204,7 @@ SELECT name FROM {prefix}queues
    AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on');
 
 -- name: pick_runs
-SELECT json_group_array(json_array(-priority, due_at, seq)) AS "place,due_at,seq"
+SELECT json_group_array(json_array(-priority, due_at, seq)) AS "place,due,seq"
   FROM (SELECT priority, due_at, seq FROM {prefix}runs
          WHERE state = 'queued' AND queue = :queue AND job IN (SELECT value FROM json_each(:jobs))
          ORDER BY priority DESC, due_at, seq LIMIT :limit);
