@@ -1,0 +1,120 @@
+"""What stands in deploy/ works with this Rota: its commands parse, its options exist, and what it
+says of the grace fits."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from rota.cli.main import make_app
+from rota.config import Settings, load_settings
+from rota.model.duration import parse_duration
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+UNIT = (DEPLOY / "rota.service").read_text("utf-8")
+CONTAINER = (DEPLOY / "Containerfile").read_text("utf-8")
+COMPOSE = (DEPLOY / "compose.yaml").read_text("utf-8")
+ROTA = "/opt/rota/bin/rota"
+
+
+def directive(name: str) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", UNIT, re.MULTILINE)
+
+
+def commands() -> Iterator[list[str]]:
+    """Every command of Rota that deploy/ gives, without its name."""
+    for line in [*directive("ExecStart"), *directive("ExecStartPre")]:
+        program, *rest = shlex.split(line)
+        assert program == ROTA
+        yield rest
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", CONTAINER, re.MULTILINE)
+    assert json.loads(entry) == ["rota"]
+    (command,) = re.findall(r"^CMD (.*)$", CONTAINER, re.MULTILINE)
+    yield json.loads(command)
+    for told in re.findall(r"^ +command: (\[.*\])$", COMPOSE, re.MULTILINE):
+        yield json.loads(told)
+
+
+def test_every_command_is_a_command_with_its_options() -> None:
+    found = list(commands())
+    assert [words[0] for words in found] == ["up", "migrate", "up", "migrate", "up", "up"]
+    for words in found:
+        function, bound, _ = make_app().parse_args(words, exit_on_error=False, print_error=False)
+        assert function.__name__ == words[0]
+        assert bound.arguments or words in (["up"], ["migrate"])
+
+
+def test_a_wrong_option_would_be_seen() -> None:
+    from cyclopts import CycloptsError
+
+    with pytest.raises(CycloptsError):
+        make_app().parse_args(["up", "--nope"], exit_on_error=False, print_error=False)
+
+
+def test_the_time_to_stop_is_longer_than_the_grace() -> None:
+    grace = load_settings(file=DEPLOY / "rota.toml", environment={}).grace
+    assert grace is not None
+    (seconds,) = directive("TimeoutStopSec")
+    assert float(seconds) > grace.total_seconds()
+    (span,) = re.findall(r"stop_grace_period: (\S+)", COMPOSE)
+    default = Settings().grace
+    assert default is not None
+    assert parse_duration(span, "stop_grace_period") > default
+
+
+def test_signals_and_restarts_are_as_rota_wants_them() -> None:
+    assert directive("KillSignal") == ["SIGTERM"]
+    assert directive("KillMode") == ["mixed"]  # the first process stops the others itself
+    assert directive("Restart") == ["always"]
+    assert directive("RestartPreventExitStatus") == ["2"]
+    assert "STOPSIGNAL SIGTERM" in CONTAINER
+
+
+def test_nothing_runs_as_root() -> None:
+    assert directive("User") == ["rota"]
+    assert directive("NoNewPrivileges") == ["yes"]
+    assert directive("ProtectSystem") == ["strict"]
+    final = CONTAINER[CONTAINER.rindex("FROM ") :]
+    assert re.search(r"^USER [1-9]\d*$", final, re.MULTILINE)
+    assert final.index("\nUSER ") < final.index("\nENTRYPOINT ")
+    assert "HEALTHCHECK" in final
+
+
+def test_variables_are_settings() -> None:
+    known = {f"ROTA_{one.name.upper()}" for one in fields(Settings)}
+    # `host` comes with the web part.
+    assert set(re.findall(r"\bROTA_[A-Z_]+", COMPOSE + CONTAINER)) <= known | {"ROTA_HOST"}
+
+
+def test_the_composition_is_whole() -> None:
+    yaml = pytest.importorskip("yaml")
+    told = yaml.safe_load(COMPOSE)
+    services = told["services"]
+    assert set(services) == {"database", "migrate", "rota", "worker"}
+    for name in ("migrate", "rota", "worker"):
+        service = services[name]
+        assert service["environment"]["ROTA_DATABASE"].startswith("postgresql://rota:")
+        assert service["init"] is True
+        assert service["depends_on"]["database"] == {"condition": "service_healthy"}
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+    assert services["rota"]["ports"] == ["127.0.0.1:7682:7682"]
+    assert "POSTGRES_PASSWORD:?" in COMPOSE  # none that everybody knows
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    # Verify looks for the program, which is not installed there.
+    unit = tmp_path / "rota.service"
+    unit.write_text(UNIT.replace(ROTA, "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
