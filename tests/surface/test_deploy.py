@@ -90,8 +90,7 @@ def test_nothing_runs_as_root() -> None:
 
 def test_variables_are_settings() -> None:
     known = {f"ROTA_{one.name.upper()}" for one in fields(Settings)}
-    # `host` comes with the web part.
-    assert set(re.findall(r"\bROTA_[A-Z_]+", COMPOSE + CONTAINER)) <= known | {"ROTA_HOST"}
+    assert set(re.findall(r"\bROTA_[A-Z_]+", COMPOSE + CONTAINER)) <= known
 
 
 def test_the_composition_is_whole() -> None:

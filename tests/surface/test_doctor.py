@@ -270,6 +270,14 @@ def test_a_store_that_was_moved(patient: Patient, monkeypatch: pytest.MonkeyPatc
     assert homes == ["berlin"]  # looking changed nothing
 
 
+def test_an_address_without_a_token(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_HOST", "0.0.0.0")
+    found = patient.worse("address")
+    assert "there is no token: it will not start" in found["says"]
+    assert patient.cli(*found["fix"].split(", ")[0].split()[1:]).code == 0  # the fix works
+    assert [one["status"] for one in patient.findings("address")] == ["ok"]
+
+
 # SQLite and its files
 
 

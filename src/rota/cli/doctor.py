@@ -32,9 +32,7 @@ def doctor(*, where: Where = HERE) -> int:
     asked = True
     try:
         with reading(where) as control:
-            findings += control.doctor(
-                host=getattr(settings, "host", "127.0.0.1"), cluster=settings.cluster
-            )
+            findings += control.doctor(host=settings.host, cluster=settings.cluster)
     except RotaError as fault:
         asked = False
         what, _, fix = redact_text(str(fault)).partition("; ")

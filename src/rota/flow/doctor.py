@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from ipaddress import ip_address
 from typing import Any
 
 from rota.errors import RotaError
@@ -28,8 +29,6 @@ WAITED = timedelta(minutes=10)  # a queue whose oldest run waits longer does not
 CLOCK_APART = timedelta(seconds=2)
 SOME = 5  # names in one finding
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
@@ -45,7 +44,7 @@ class Look:
     next_fire_at: datetime | None
     next_due_at: datetime | None
     host: str
-    has_token: bool | None  # one that would let somebody in; None where a store knows none
+    has_token: bool  # one that would let somebody in
     tzdata: str
     version: str
 
@@ -69,7 +68,7 @@ def look(storage: Storage, *, host: str, cluster: str | None, tzdata: str, versi
         next_fire_at=next_fire_at,
         next_due_at=next_due_at,
         host=host,
-        has_token=_has_token(storage),
+        has_token=storage.tokens_there()[1],
         tzdata=tzdata,
         version=version,
     )
@@ -304,9 +303,9 @@ def check_home(seen: Look) -> Iterator[Finding]:
 
 
 def check_web(seen: Look) -> Iterator[Finding]:
-    if seen.host in LOOPBACK:
+    if _is_loopback(seen.host):
         yield ok("address", f"{seen.host}: this machine only")
-    elif seen.has_token is False:
+    elif not seen.has_token:
         yield problem(
             "address",
             f"host {seen.host} can be reached by others, and there is no token: it will not start",
@@ -344,9 +343,11 @@ def _all(page: Callable[[str], list[Any]]) -> list[Any]:
     return found
 
 
-def _has_token(storage: Storage) -> bool | None:
-    there: Callable[[], tuple[int, bool]] | None = getattr(storage, "tokens_there", None)
-    return None if there is None else there()[1]
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
 
 
 def _names(names: Any) -> str:
