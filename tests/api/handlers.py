@@ -56,3 +56,11 @@ def keep_too_much(ctx: rota.Context) -> None:
 
 def read_nothing(ctx: rota.Context) -> None:
     ctx.storage.read("nothing")
+
+
+def current_span() -> dict[str, str]:
+    """Which span this is inside of, and one of its own."""
+    from opentelemetry import trace
+
+    told = trace.get_current_span().get_span_context()
+    return {"trace": f"{told.trace_id:032x}", "span": f"{told.span_id:016x}"}

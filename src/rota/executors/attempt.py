@@ -29,6 +29,7 @@ from rota.model.outcome import Outcome
 from rota.model.redact import secret_values, shorten
 from rota.model.secrets import Secrets
 from rota.model.verdicts import Cancel, Retry, Snooze
+from rota.tracing import within
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 LOGGER = logging.getLogger(__name__)
@@ -43,7 +44,9 @@ class Stopped(BaseException):
 def perform(find: Callable[[], Handler], context: Context) -> Outcome | None:
     """Find the handler and call it here; None if it ended because it was asked to."""
     try:
-        value = find().call(context)
+        handler = find()
+        with within(context.span, context.trace):
+            value = handler.call(context)
         if inspect.iscoroutine(value):
             import asyncio  # not above: it would double the start of every child
 
@@ -68,7 +71,8 @@ async def perform_async(call: Callable[[], Awaitable[Any]], context: Context) ->
 
     context.on_stop(cancel)
     try:
-        value = await call()
+        with within(context.span, context.trace):
+            value = await call()
         return judge(value, context.heard_stop or task.cancelling() > 0)
     except BaseException as error:
         return judge_error(error, context.heard_stop or task.cancelling() > 0)

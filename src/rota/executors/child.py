@@ -142,6 +142,7 @@ class Child:
             timeout=call.timeout,
             missed_count=call.missed_count,
             correlation_id=call.correlation_id,
+            trace=call.trace,
         )
         context.in_child = True
         # The worker passes records on to its own logging; here they would be told twice.

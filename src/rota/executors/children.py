@@ -153,6 +153,7 @@ class Children:
             timeout=context.timeout,
             missed_count=context.missed_count,
             correlation_id=context.correlation_id,
+            trace=context.trace,
             source=source if child.loaded.get(context.job) != version else None,
         )
         try:

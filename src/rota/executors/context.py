@@ -48,8 +48,8 @@ class Context:
     __slots__ = (
         "_db", "_heard_stop", "_logger", "_on_stop", "_secrets", "_steps", "_stop_reason",
         "_stopped", "_storage", "_targets", "args", "attempt", "correlation_id", "definition",
-        "in_child", "job", "missed_count", "port", "queue", "run_id", "scheduled_at", "stoppable",
-        "stopped_at", "timeout",
+        "in_child", "job", "missed_count", "port", "queue", "run_id", "scheduled_at", "span",
+        "stoppable", "stopped_at", "timeout", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,7 @@ class Context:
         timeout: timedelta | None = None,
         missed_count: int = 1,
         correlation_id: str | None = None,
+        trace: str | None = None,
     ) -> None:
         self.definition = definition
         self.job = definition.name
@@ -77,6 +78,8 @@ class Context:
         self.timeout = timeout
         self.missed_count = missed_count
         self.correlation_id = correlation_id
+        self.trace = trace  # the span of this attempt as text, and itself in the worker's process
+        self.span: Any = None
         self._targets = target
         self._steps: Steps | None = None
         self._storage: Storage | None = None

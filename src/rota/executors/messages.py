@@ -54,6 +54,7 @@ class Call(Message, tag="call"):
     timeout: timedelta | None
     missed_count: int
     correlation_id: str | None
+    trace: str | None = None
     source: bytes | None = None
 
 

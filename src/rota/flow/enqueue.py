@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from rota import tracing
 from rota.errors import Invalid, Unavailable, Unknown
 from rota.model.duration import parse_duration, parse_instant
 from rota.model.job import Job
@@ -99,7 +100,16 @@ class Enqueue:
         template = self._template(job, options)
         if not payloads:
             return []
-        ids, args = new_run_ids(len(payloads)), [encode_args(job, args) for args in payloads]
+        args = [encode_args(job, args) for args in payloads]
+        with tracing.enqueueing(job.name, template.queue, len(args)) as trace:
+            if trace is not None:
+                template = replace(template, trace=trace)
+            return self._make(template, args, connection, notify)
+
+    def _make(
+        self, template: NewRun, args: Sequence[str], connection: Any, notify: bool
+    ) -> list[Enqueued]:
+        ids = new_run_ids(len(args))
         new_runs: Sequence[NewRun]
         if template.key is None:
             new_runs = Alike(template, ids, args)
@@ -134,7 +144,8 @@ class Enqueue:
             backoff=_own_backoff(schedule),
         )
         self.storage.ensure_queues([run.queue])
-        answer = self._insert([run])[0]
+        with tracing.enqueueing(job.name, run.queue, 1) as trace:
+            answer = self._insert([run if trace is None else replace(run, trace=trace)])[0]
         self.enqueued()
         return answer
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from msgspec import structs
+
+from rota import tracing
 from rota.flow.counters import Counters
 from rota.model.clock import ClockGuard
 from rota.model.job import Job
@@ -116,7 +120,9 @@ class Fire:
         return plans, room
 
     def _fire(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> None:
-        fired = self.storage.fire(plans, jobs)
+        traced = Traced(plans)
+        fired = self.storage.fire(traced.plans, jobs)
+        traced.end(fired.moved)
         if fired.runs:
             self.fired()
         if fired.outcomes:
@@ -141,6 +147,31 @@ class Fire:
             return pace
         left = next_fire_at - now - self.look_ahead
         return max(0.0, min(pace, left.total_seconds()))
+
+
+class Traced:
+    """Plans whose runs know the span of their fire, where somebody wants traces."""
+
+    def __init__(self, plans: list[FirePlan]) -> None:
+        self.plans = plans
+        self._spans: dict[int, Any] = {}
+        if tracing.tracer() is not None:
+            self.plans = [self._begin(plan) for plan in plans]
+
+    def end(self, moved: Collection[int]) -> None:
+        """What another process fired is its span, not ours."""
+        for schedule_id, span in self._spans.items():
+            if schedule_id in moved:
+                span.end()
+
+    def _begin(self, plan: FirePlan) -> FirePlan:
+        span = tracing.begin_fire(plan.schedule.name, plan.schedule.job)
+        if span is None or not plan.runs:
+            return plan
+        self._spans[plan.schedule.id] = span
+        trace = tracing.traceparent(span)
+        runs = tuple(structs.replace(run, trace=trace) for run in plan.runs)
+        return structs.replace(plan, runs=runs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from rota import tracing
 from rota.errors import Conflict, Unknown
 from rota.executors.protocol import Context, StopReason, Targets
 from rota.flow.files import answer
@@ -68,7 +69,7 @@ class Execution:
 
     __slots__ = (
         "announced", "claimed_at", "context", "finished", "has_slot", "job", "owner", "returned",
-        "run", "started_at", "threadless", "timeout",
+        "run", "span", "started_at", "threadless", "timeout",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,7 @@ class Execution:
         self.timeout = run.timeout or job.timeout
         self.claimed_at = time.monotonic() if claimed_at is None else claimed_at
         self.started_at: float | None = None  # monotonic, from the handler's start
+        self.span: Any = None  # while somebody wants traces
         self.announced = False  # listeners know that it begins
         self.has_slot = False
         self.threadless = False  # its executor runs it without one of the worker's threads
@@ -117,6 +119,9 @@ class Execution:
 
     def begin(self) -> None:
         self.started_at = time.monotonic()
+        if self.span is None and (span := tracing.begin_attempt(self.run)) is not None:
+            self.span = self.context.span = span
+            self.context.trace = tracing.traceparent(span)
 
     def finish(self, outcome: Outcome) -> None:
         """The first outcome is written; every later one is dropped."""
@@ -130,6 +135,8 @@ class Execution:
             outcome = msgspec.structs.replace(outcome, reason=None)
         if outcome.tells:
             outcome = outcome.shown(self.context.secrets)
+        if self.span is not None:
+            tracing.end_attempt(self.span, outcome)
         try:
             self.owner.done(self, outcome)
         finally:

@@ -24,6 +24,7 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     due_at: datetime
     missed_count: int = 1
+    trace: str | None = None
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from rota import tracing
 from rota.errors import Invalid, LeaseLost, RotaError
 from rota.executors.attempt import conclude
 from rota.executors.context import Context
@@ -135,12 +136,15 @@ class SqlRun:
         self, file: StepFile, script: Script, place: Place
     ) -> tuple[Outcome | None, StepDone]:
         """What ends the run here, if anything does, and what the file did."""
-        try:
-            return None, self._execute(file, script, place)
-        except LeaseLost:
-            raise
-        except (Interrupted, SqlFailed, RotaError) as fault:
-            return self._ended(file, script, fault), StepDone()
+        with tracing.step(self.context.span, file.name) as step:
+            try:
+                return None, self._execute(file, script, place)
+            except LeaseLost:
+                raise
+            except (Interrupted, SqlFailed, RotaError) as fault:
+                outcome = self._ended(file, script, fault)
+                step.failed(outcome.error)
+                return outcome, StepDone()
 
     def _execute(self, file: StepFile, script: Script, place: Place) -> StepDone:
         if self.target.is_store and not is_autonomous(file.text):

@@ -83,19 +83,21 @@ SELECT wanted_key AS key, count(*) AS held FROM {prefix}runs
 -- name: insert_fired_runs
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, missed_count, created_by)
+       wanted_key, schedule_id, occurrence, missed_count, created_by, trace)
 SELECT a.seq, a.id, a.job, a.queue, a.priority,
        CASE WHEN a.due_at > {now} THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
        a.due_at, {now}, CASE WHEN a.due_at <= {now} THEN {now} END,
        a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
-       a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.missed_count, a.created_by
+       a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.missed_count, a.created_by,
+       a.trace
   FROM (SELECT unnest(from_json_strict(:rows,
                 '[{"seq": "BIGINT", "id": "VARCHAR", "job": "VARCHAR", "queue": "VARCHAR",
                 "priority": "INTEGER", "due_at": "TIMESTAMPTZ", "max_attempts": "INTEGER",
                 "timeout": "VARCHAR", "backoff": "VARCHAR", "args": "VARCHAR",
                 "overlap_key": "VARCHAR", "concurrency_key": "VARCHAR",
                 "concurrency_limit": "INTEGER", "wanted_key": "VARCHAR", "schedule_id": "BIGINT",
-                "occurrence": "TIMESTAMPTZ", "missed_count": "BIGINT", "created_by": "VARCHAR"}]'),
+                "occurrence": "TIMESTAMPTZ", "missed_count": "BIGINT", "created_by": "VARCHAR",
+                "trace": "VARCHAR"}]'),
                recursive := true)) AS a;
 
 -- name: merge_into_held

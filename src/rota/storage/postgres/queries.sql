@@ -65,10 +65,11 @@ won AS MATERIALIZED (
                           :max_attempts::integer[], :timeout::text[], :backoff::json[],
                           :args::json[], :overlap_key::text[], :concurrency_key::text[],
                           :concurrency_limit::integer[], :wanted_key::text[],
-                          :occurrence::timestamptz[], :missed_count::bigint[], :created_by::text[])
+                          :occurrence::timestamptz[], :missed_count::bigint[], :created_by::text[],
+                          :trace::text[])
                    AS a(schedule_id, cursor_at, next_fire_at, key, id, job, queue, priority, due_at,
                         max_attempts, timeout, backoff, args, overlap_key, concurrency_key,
-                        concurrency_limit, wanted_key, occurrence, missed_count, created_by)
+                        concurrency_limit, wanted_key, occurrence, missed_count, created_by, trace)
              CROSS JOIN LATERAL (
                    SELECT 1 FROM {prefix}schedules
                     WHERE id = a.schedule_id AND next_fire_at = a.cursor_at AND enabled AND NOT paused
@@ -93,12 +94,12 @@ won AS MATERIALIZED (
 )
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, missed_count, created_by)
+       wanted_key, schedule_id, occurrence, missed_count, created_by, trace)
 SELECT seq, id, job, queue, priority,
        CASE WHEN due_at > now THEN 'waiting' WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END,
        due_at, now, CASE WHEN due_at <= now THEN now END,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, missed_count, created_by
+       wanted_key, schedule_id, occurrence, missed_count, created_by, trace
   FROM won, t
 RETURNING schedule_id;
 
@@ -145,20 +146,22 @@ SELECT key, sum(held)::bigint AS held
 WITH t AS MATERIALIZED (SELECT {now} AS now)
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, missed_count, created_by)
+       wanted_key, schedule_id, occurrence, missed_count, created_by, trace)
 SELECT a.seq, a.id, a.job, a.queue, a.priority,
        CASE WHEN a.due_at > t.now THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
        a.due_at, t.now, CASE WHEN a.due_at <= t.now THEN t.now END,
        a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
-       a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.missed_count, a.created_by
+       a.concurrency_limit, a.wanted_key, a.schedule_id, a.occurrence, a.missed_count, a.created_by,
+       a.trace
   FROM t, unnest(:seq::bigint[], :id::uuid[], :job::text[], :queue::text[], :priority::integer[],
                  :due_at::timestamptz[], :max_attempts::integer[], :timeout::text[],
                  :backoff::json[], :args::json[], :overlap_key::text[], :concurrency_key::text[],
                  :concurrency_limit::integer[], :wanted_key::text[], :schedule_id::bigint[],
-                 :occurrence::timestamptz[], :missed_count::bigint[], :created_by::text[])
+                 :occurrence::timestamptz[], :missed_count::bigint[], :created_by::text[],
+                 :trace::text[])
           AS a(seq, id, job, queue, priority, due_at, max_attempts, timeout, backoff, args,
                overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id, occurrence,
-               missed_count, created_by);
+               missed_count, created_by, trace);
 
 -- name: merge_into_held
 -- overlap = wait: the one held run stands for this occurrence too. One that is locked is being

@@ -240,6 +240,7 @@ def run_row(seq: int, schedule: Schedule, run: PlannedRun, job: Job | None, *, o
         "occurrence": run.occurrence,
         "missed_count": run.missed_count,
         "created_by": f"schedule {schedule.name}",
+        "trace": run.trace,
     }
 
 

@@ -81,5 +81,6 @@ def _retry(schedule: Schedule, died: Run, reaction: Reaction) -> NewRun:
         schedule_id=schedule.id,
         occurrence=died.occurrence,
         retry_of=died.id,
+        trace=died.trace,
         created_by=f"schedule {schedule.name} (on_error = retry)",
     )

@@ -79,12 +79,12 @@ SELECT key, sum(held) AS held
 -- name: insert_fired_runs
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, missed_count, created_by)
+       wanted_key, schedule_id, occurrence, missed_count, created_by, trace)
 VALUES (:seq, :id, :job, :queue, :priority,
        CASE WHEN :due_at > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
        :due_at, {now}, CASE WHEN :due_at <= {now} THEN {now} END,
        :max_attempts, :timeout, :backoff, :args, :overlap_key, :concurrency_key, :concurrency_limit,
-       :wanted_key, :schedule_id, :occurrence, :missed_count, :created_by);
+       :wanted_key, :schedule_id, :occurrence, :missed_count, :created_by, :trace);
 
 -- name: merge_into_held
 -- overlap = wait: the one held run stands for this occurrence too.

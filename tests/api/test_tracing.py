@@ -1,0 +1,210 @@
+"""Traces: one from the enqueue to the last span of a handler, whatever process it runs in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import rota
+from tests.api import handlers
+from tests.api.support import Driven, Watch
+from tests.surface.conftest import environment
+
+
+class Spans:
+    """What was told, by name."""
+
+    def __init__(self, exporter: InMemorySpanExporter) -> None:
+        self._exporter = exporter
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [one for one in self._exporter.get_finished_spans() if one.name == name]
+
+    def one(self, name: str) -> ReadableSpan:
+        found = self.named(name)
+        names = [span.name for span in self._exporter.get_finished_spans()]
+        assert len(found) == 1, names
+        return found[0]
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    # A process configures one provider, once; here each test has its own.
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
+    yield Spans(exporter)
+    provider.shutdown()
+
+
+def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
+    assert span.context is not None
+    assert parent.context is not None
+    same = span.context.trace_id == parent.context.trace_id
+    return same and span.parent is not None and span.parent.span_id == parent.context.span_id
+
+
+def attributes(span: ReadableSpan) -> dict[str, object]:
+    return dict(span.attributes or {})
+
+
+def test_an_attempt_is_a_child_of_what_enqueued_it(driven: Driven, spans: Spans) -> None:
+    seen = []
+    driven.app.job("work")(lambda: seen.append(trace.get_current_span()))
+    with trace.get_tracer("shop").start_as_current_span("request"):
+        made = driven.app.enqueue("work")
+    driven.drain()
+    request, enqueue, run = spans.one("request"), spans.one("enqueue work"), spans.one("run work")
+    assert is_child(enqueue, request)
+    assert is_child(run, enqueue)
+    assert seen[0].get_span_context() == run.context
+    assert attributes(enqueue) == {"rota.job": "work", "rota.queue": "default", "rota.runs": 1}
+    assert attributes(run) == {
+        "rota.job": "work", "rota.queue": "default", "rota.run_id": made.id, "rota.attempt": 1,
+        "rota.outcome": "succeeded",
+    }  # fmt: skip
+    assert not run.status.description
+
+
+def test_runs_of_one_call_share_its_trace(driven: Driven, spans: Spans) -> None:
+    work = driven.app.job("work")(lambda: None)
+    work.enqueue_many([{}, {}, {}])
+    work.enqueue(key="only")
+    driven.app.control.trigger("work")
+    driven.drain()
+    enqueues, runs = spans.named("enqueue work"), spans.named("run work")
+    assert [sum(is_child(run, one) for run in runs) for one in enqueues] == [3, 1, 1]
+
+
+def test_each_attempt_has_its_span_and_a_failed_one_says_why(driven: Driven, spans: Spans) -> None:
+    @driven.app.job(max_attempts=2, delay="1s")
+    def work(token: str) -> None:
+        raise RuntimeError(f"no bread for {token}")
+
+    work.enqueue(token="canary-value")
+    driven.drain()
+    driven.advance("2s")
+    first, second = spans.named("run work")
+    assert [attributes(span)["rota.attempt"] for span in (first, second)] == [1, 2]
+    enqueue = spans.one("enqueue work")
+    assert is_child(first, enqueue)
+    assert is_child(second, enqueue)
+    for span in (first, second):
+        assert span.status.status_code is trace.StatusCode.ERROR
+        assert span.status.description == "RuntimeError: no bread for [redacted]"
+        assert not span.events  # no traceback that nobody redacted
+
+
+def test_a_fire_is_a_trace_of_its_own(driven: Driven, spans: Spans) -> None:
+    @driven.app.job(every="1h", overlap="allow")
+    def work() -> None:
+        pass
+
+    driven.app.load()
+    driven.advance("2h")
+    fires, runs = spans.named("fire work"), spans.named("run work")
+    assert len(fires) == len(runs) == 2
+    assert [sum(is_child(run, fire) for run in runs) for fire in fires] == [1, 1]
+    assert all(fire.parent is None for fire in fires)
+    assert attributes(fires[0]) == {"rota.schedule": "work", "rota.job": "work"}
+
+
+def test_steps_are_children_of_their_attempt(
+    make_app: Callable[..., rota.Rota], spans: Spans, tmp_path: Path
+) -> None:
+    folder = tmp_path / "jobs.d" / "books"
+    folder.mkdir(parents=True)
+    (folder / "job.toml").write_text("schedule = false\n")
+    (folder / "01_good.sql").write_text("SELECT 1;")
+    (folder / "02_bad.sql").write_text("SELECT nothing FROM nowhere;")
+    app = make_app(jobs_dir=str(tmp_path / "jobs.d"))
+    watch = Watch(app)
+    app.start()
+    watch.end(app.enqueue("books").id)
+    app.stop()
+    run = spans.one("run books")
+    good, bad = spans.one("step 01_good.sql"), spans.one("step 02_bad.sql")
+    assert is_child(good, run)
+    assert is_child(bad, run)
+    assert good.status.status_code is trace.StatusCode.UNSET
+    assert bad.status.status_code is trace.StatusCode.ERROR
+    assert "02_bad.sql" in (bad.status.description or "")
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_handler_is_inside_of_its_attempt_in_any_process(
+    app: rota.Rota, watch: Watch, spans: Spans, isolation: str
+) -> None:
+    app.job("work", isolation=isolation)(handlers.current_span)
+    app.start()
+    ended = watch.end(app.enqueue("work").id)
+    app.stop()
+    context = spans.one("run work").context
+    assert context is not None
+    assert json.loads(ended.result or "") == {
+        "trace": f"{context.trace_id:032x}", "span": f"{context.span_id:016x}",
+    }  # fmt: skip
+
+
+def test_async_handlers_that_run_together_keep_their_own(
+    app: rota.Rota, watch: Watch, spans: Spans
+) -> None:
+    import asyncio
+
+    @app.job
+    async def work() -> dict[str, str]:
+        before = handlers.current_span()
+        await asyncio.sleep(0)
+        assert handlers.current_span() == before
+        return before
+
+    ids = [made.id for made in work.enqueue_many([{}] * 5)]
+    app.start()
+    told = {json.loads(watch.end(one).result or "")["span"] for one in ids}
+    app.stop()
+    assert told == {f"{one.context.span_id:016x}" for one in spans.named("run work") if one.context}
+    assert len(told) == 5
+
+
+def test_a_row_with_nonsense_in_it_begins_a_trace_of_its_own(
+    driven: Driven, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven.app.job("work")(lambda: None)
+    monkeypatch.setattr("rota.tracing.traceparent", lambda span: "'; DROP TABLE runs; --")
+    driven.app.enqueue("work")
+    driven.drain()
+    assert spans.one("run work").parent is None
+
+
+@pytest.mark.parametrize("setup", ["", "import opentelemetry.trace"])
+def test_without_a_provider_nothing_is_traced_or_imported(setup: str, tmp_path: Path) -> None:
+    code = f"""
+{setup}
+import sys, rota
+before = set(sys.modules)
+app = rota.Rota("sqlite:///{tmp_path}/rota.db")
+work = app.job("work")(lambda: None)
+run = app.enqueue("work").id
+import threading
+done = threading.Event()
+app.on("job.completed")(lambda event: done.set())
+app.start()
+assert done.wait(20)
+assert app.storage.run(run).trace is None
+app.stop()
+print([name for name in set(sys.modules) - before if name.startswith("opentelemetry")])
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment()
+    )
+    assert told.stdout.strip() == "[]", told.stderr
