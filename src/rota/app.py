@@ -29,7 +29,7 @@ from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable
 from rota.executors.loading import in_script_of_child
 from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor, Texts
-from rota.executors.registry import Registry
+from rota.executors.registry import Registry, off
 from rota.executors.scripts import Script, Scripts
 from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
@@ -80,7 +80,13 @@ class Rota:
         self.settings: Settings = load_settings({"database": database, **settings})
         self.events = Events()
         self.counters = Counters()
-        self.executors = Registry({"sql": self._sql_executor})
+        self.executors = Registry(
+            {
+                "sql": self._sql_executor,
+                "shell": self._shell_executor,
+                "http": self._http_executor,
+            }
+        )
         self._functions: dict[str, Callable[..., Any]] = {}
         self._given: dict[str, Executor] = {}
         self._texts: Texts = {}
@@ -542,6 +548,20 @@ class Rota:
         from rota.executors.sql import SqlExecutor
 
         return SqlExecutor(self._scripts)
+
+    def _shell_executor(self) -> Executor:
+        if not self.settings.executors.shell:
+            raise Invalid(off("shell"))
+        from rota.executors.shell import ShellExecutor
+
+        return ShellExecutor()
+
+    def _http_executor(self) -> Executor:
+        if not self.settings.executors.http:
+            raise Invalid(off("http"))
+        from rota.executors.http import HttpExecutor
+
+        return HttpExecutor(allow=self.settings.executors.http_allow)
 
     def _save(self) -> None:
         """Put definitions into the store, once; the same definition changes nothing there."""

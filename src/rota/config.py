@@ -15,7 +15,7 @@ from rota.errors import Invalid
 from rota.executors.targets import STORE, kind_of
 from rota.model.cron import parse_zone
 from rota.model.duration import format_duration, parse_duration
-from rota.model.limits import NAME, check_name, check_schema_name, check_whole
+from rota.model.limits import ALLOWED_NETWORKS, NAME, check_name, check_schema_name, check_whole
 from rota.model.redact import passwords_in, secret_values
 from rota.model.retention import RETENTION
 from rota.model.secrets import know
@@ -25,6 +25,8 @@ JOBS_DIR = "jobs.d"
 MAX_SLOTS = 10_000
 PORT = 7682
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
+# Settings that no single variable of the environment can hold.
+_TABLES = {"retention", "scheduler", "targets", "executors"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class Settings:
     retention: Mapping[str, timedelta] = field(default_factory=lambda: RETENTION)
     keep_last: int = 50
     scheduler: Scheduler = field(default_factory=lambda: Scheduler())
+    executors: Executors = field(default_factory=lambda: Executors())
 
     def __post_init__(self) -> None:
         for url in (self.database, *self.targets.values()):
@@ -109,6 +112,16 @@ class Scheduler:
     start_delay: timedelta = timedelta(0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executors:
+    """Executors that reach beyond Rota are off until somebody switches them on. `http_allow` are
+    addresses and networks that a request may go to though they are not public."""
+
+    shell: bool = False
+    http: bool = False
+    http_allow: tuple[str, ...] = ()
+
+
 def load_settings(
     flags: Mapping[str, Any] | None = None,
     *,
@@ -118,8 +131,14 @@ def load_settings(
     """Settings from all four places; None in `flags` means not given."""
     know(secret_values(os.environ))
     told = _from_file(file)
-    told |= _from_environment(os.environ if environment is None else environment)
-    told |= {name: value for name, value in (flags or {}).items() if value is not None}
+    outside = os.environ if environment is None else environment
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    # Each switch by itself: one that is set elsewhere does not take the others along.
+    switches = [told.get("executors"), _switches(outside), given.get("executors")]
+    told |= _from_environment(outside)
+    told |= given
+    if all(one is None or isinstance(one, Mapping) for one in switches):
+        told["executors"] = {name: value for one in switches for name, value in (one or {}).items()}
     return make_settings(told)
 
 
@@ -156,6 +175,8 @@ def _convert(name: str, value: Any) -> Any:
             return _retention(value)
         case "scheduler":
             return value if isinstance(value, Scheduler) else _scheduler(value)
+        case "executors":
+            return value if isinstance(value, Executors) else _executors(value)
         case _:
             return value
 
@@ -252,6 +273,33 @@ def _scheduler(value: Any) -> Scheduler:
     return Scheduler(**made)
 
 
+def _executors(value: Any) -> Executors:
+    if not isinstance(value, Mapping):
+        raise Invalid("executors is a table, such as [executors] shell = true")
+    known = {one.name for one in fields(Executors)}
+    made: dict[str, Any] = {}
+    for name, told in value.items():
+        if name not in known:
+            raise Invalid(f"setting 'executors.{name}' is unknown{_hint(name, known)}")
+        made[name] = _networks(told) if name == "http_allow" else _switch(told, f"executors.{name}")
+    return Executors(**made)
+
+
+def _networks(value: Any) -> tuple[str, ...]:
+    from rota.executors.networks import parse_network
+
+    told = value.split(",") if isinstance(value, str) else value
+    if not isinstance(told, list | tuple) or len(told) > ALLOWED_NETWORKS:
+        raise Invalid(
+            f"executors.http_allow {value!r} must be a list of up to {ALLOWED_NETWORKS:,} "
+            'addresses and networks, such as ["10.1.0.0/16", "127.0.0.1:8080"]'
+        )
+    named = [one.strip() if isinstance(one, str) else one for one in told]
+    for one in named:
+        parse_network(one)
+    return tuple(named)
+
+
 def _from_file(file: Path | None) -> dict[str, Any]:
     path = file or Path(FILE)
     try:
@@ -271,12 +319,17 @@ def _from_file(file: Path | None) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    names = {one.name for one in fields(Settings)} - {"retention", "scheduler", "targets"}
+    names = {one.name for one in fields(Settings)} - _TABLES
     return {
         name: environment[f"ROTA_{name.upper()}"]
         for name in names
         if f"ROTA_{name.upper()}" in environment
     }
+
+
+def _switches(environment: Mapping[str, str]) -> dict[str, str]:
+    names = {one.name: f"ROTA_EXECUTORS_{one.name.upper()}" for one in fields(Executors)}
+    return {name: environment[told] for name, told in names.items() if told in environment}
 
 
 def _whole(value: Any, name: str) -> Any:

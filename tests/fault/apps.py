@@ -7,8 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
+from datetime import timedelta
 
 import rota
+from rota.model.job import Job
+from rota.model.retry import ONCE
 from tests.fault import poison
 
 
@@ -85,6 +89,51 @@ def after(ctx: rota.Context) -> str:
 def stuck() -> rota.Rota:
     """Poison in two threads: one of them stuck is half."""
     return poison.make_app("thread", slots=2, grace="1s")
+
+
+# A child, one in a session of its own, and one by a double fork in another: nothing but SIGKILL
+# ends them. A line of the file is written when all are there.
+FAMILY = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def stay(pipe):
+    os.write(pipe, f"{os.getpid()}\\n".encode())
+    while True: time.sleep(60)
+reads, writes = os.pipe()
+if os.fork() == 0: stay(writes)
+if os.fork() == 0:
+    os.setsid(); stay(writes)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: stay(writes)
+    os._exit(0)
+pids = b""
+while pids.count(b"\\n") < 3: pids += os.read(reads, 100)
+told = [os.environ["ROTA_ATTEMPT"], str(os.getpid()), str(os.getppid()), *pids.decode().split()]
+with open(sys.argv[1], "a") as file: file.write(" ".join(told) + "\\n")
+while True: time.sleep(60)
+"""
+
+
+def commands() -> rota.Rota:
+    """A command with a family, under a short lease; beside a thread that forks."""
+    app = _app(lease="2s", slots=2, executors={"shell": True})
+    told = os.environ["ROTA_TEST_FAMILY"]
+    command = [sys.executable, "-I", "-S", "-c", FAMILY, told]
+    family = Job(name="family", executor="shell", spec={"command": command}, retry=ONCE)
+    app.add_job(family)
+    app.add_job(replace(family, name="brief", timeout=timedelta(seconds=3)))
+
+    @app.job()
+    def fork(ctx: rota.Context) -> int:
+        """A copy of this worker, which must not keep the command from seeing its end."""
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(600)
+            os._exit(0)
+        return pid
+
+    return app
 
 
 if "ROTA_TEST_DATABASE" in os.environ:

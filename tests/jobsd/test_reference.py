@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rota.executors.examine import OPTIONS
 from rota.jobsd.manifest import KNOWN
+from rota.model.bodies import KEYS
 from rota.model.policies import PYTHON, SQL_FILE
 
 PAGE = Path(__file__).parents[2] / "docs" / "jobs.d.md"
@@ -19,7 +20,8 @@ def documented() -> set[str]:
 
 
 def test_the_page_names_every_key() -> None:
-    assert documented() == KNOWN[SQL_FILE] | KNOWN[PYTHON]
+    bodies = {key for keys in KEYS.values() for key in keys}
+    assert documented() == KNOWN[SQL_FILE] | KNOWN[PYTHON] | bodies
 
 
 def test_what_a_python_file_may_say_is_what_is_read_of_it() -> None:

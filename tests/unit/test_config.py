@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.config import Scheduler, Settings, load_settings, make_settings
+from rota.config import Executors, Scheduler, Settings, load_settings, make_settings
 from rota.errors import Invalid
 
 
@@ -88,12 +88,27 @@ def test_tables_of_the_file(file: Path) -> None:
     )
 
 
+def test_executors_are_switched_on_one_by_one(file: Path) -> None:
+    assert Settings().executors == Executors(shell=False, http=False, http_allow=())
+    file.write_text("[executors]\nshell = true\nhttp_allow = ['10.0.0.0/8', '[::1]:8080']")
+    told = {"ROTA_EXECUTORS_HTTP": "1"}
+    settings = load_settings(file=file, environment=told)
+    assert settings.executors == Executors(
+        shell=True, http=True, http_allow=("10.0.0.0/8", "[::1]:8080")
+    )
+    told = {"ROTA_EXECUTORS_SHELL": "0", "ROTA_EXECUTORS_HTTP_ALLOW": "127.0.0.1:80, ::1"}
+    flags = {"executors": {"http": True}}
+    settings = load_settings(flags, file=file, environment=told)
+    assert settings.executors == Executors(http=True, http_allow=("127.0.0.1:80", "::1"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("slotz = 1", "setting 'slotz' is unknown; did you mean 'slots'?"),
         ("zzz = 1", "setting 'zzz' is unknown; known are "),
         ("[scheduler]\npase = '1s'", "setting 'scheduler.pase' is unknown; did you mean 'pace'?"),
+        ("[executors]\nshel = true", "setting 'executors.shel' is unknown; did you mean 'shell'?"),
         ("[retention]\nfailed = '1d'", "retention of 'failed' is unknown; use succeeded, dead"),
     ],
 )
@@ -126,6 +141,14 @@ BAD = [
     ({"lease": "soon"}, "lease 'soon' is not a duration; use text like"),
     ({"lease": "500ms"}, "lease 500ms must be at least 1s"),
     ({"grace": "never"}, "grace 'never' is not a duration"),
+    ({"executors": 5}, r"executors is a table, such as \[executors\] shell = true"),
+    ({"executors": {"shell": "maybe"}}, "executors.shell 'maybe' must be true or false"),
+    ({"executors": {"shell": 1}}, "executors.shell 1 must be true or false"),
+    ({"executors": {"http_allow": 5}}, "executors.http_allow 5 must be a list"),
+    ({"executors": {"http_allow": ["example.org"]}}, "executors.http_allow: 'example.org' is not"),
+    ({"executors": {"http_allow": ["10.0.0.1/8"]}}, "executors.http_allow: '10.0.0.1/8' is not"),
+    ({"executors": {"http_allow": ["10.0.0.1:0"]}}, "executors.http_allow: '10.0.0.1:0' is not"),
+    ({"executors": {"http_allow": [5]}}, "executors.http_allow: 5 is not an address"),
     ({"retention": 5}, r"retention is a table, such as \[retention\] succeeded = '7d'"),
     ({"retention": {"dead": "x"}}, "retention.dead 'x' is not a duration"),
     ({"scheduler": 5}, r"scheduler is a table, such as \[scheduler\] pace = '60s'"),

@@ -37,7 +37,7 @@ from rota.executors.messages import (
     encode,
 )
 from rota.executors.output import Output
-from rota.executors.processes import Identity, has_exited, signal_each, signal_tree
+from rota.executors.processes import Identity, ending, has_exited, signal_each, signal_tree
 
 # A pipe holds at most so many pieces; what is written while they are read can wait.
 PIECES = 16
@@ -223,8 +223,8 @@ class ChildProcess:
         if not exited or code == CHANNEL_LOST:
             return "the handler closed the descriptors of its child process"
         if not self.ready:
-            return f"child process could not start, {_ending(code)}: {output.tail}"
-        return f"child process {_ending(code)}"
+            return f"child process could not start, {ending(code)}: {output.tail}"
+        return f"child process {ending(code)}"
 
     def bury(self, output: Output | None = None) -> int:
         """End what is left of the child and its group, and collect it."""
@@ -283,14 +283,3 @@ def _value(ask: Ask, context: Context) -> object:
 
 def _milliseconds(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - time.monotonic()) * 1000
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = "; was the machine out of memory?" if name == "SIGKILL" else ""
-    return f"was killed by {name}{hint}"

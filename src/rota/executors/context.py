@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -186,6 +186,10 @@ class Context:
         if self._secrets is None:
             self._secrets = secrets_of(self.args, self.definition.spec)
         return self._secrets
+
+    def add_secrets(self, values: Iterable[str]) -> None:
+        """Hide these too: what a job puts where secrets stand, whatever their names are."""
+        self._secrets = secrets_of(self.args, self.definition.spec, {"secret": list(values)})
 
     @property
     def has_db(self) -> bool:

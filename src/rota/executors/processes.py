@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import suppress
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 # (process id, start time): an id alone may belong to another process by the time it is used.
 Identity = tuple[int, str]
@@ -20,10 +21,19 @@ Identity = tuple[int, str]
 
 def adopt_orphans() -> None:
     """Make this process the parent of descendants whose own parent ends."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that forked it ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         import ctypes
 
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def die_with(pipe: int) -> None:
@@ -106,6 +116,18 @@ def reap_orphans() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def ending(code: int) -> str:
+    """How a process ended, of its return code: negative for a signal."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = "; was the machine out of memory?" if name == "SIGKILL" else ""
+    return f"was killed by {name}{hint}"
 
 
 def _stat(pid: int) -> list[str]:

@@ -63,6 +63,14 @@ class Registry:
         raise Unknown(f"executor {name!r} is unknown; {hint}")
 
 
+def off(name: str) -> str:
+    """What to tell whoever uses an executor that is not switched on."""
+    return (
+        f"executor {name!r} is off; if whoever may write jobs may use it, switch it on in "
+        f"rota.toml: [executors] {name} = true (or ROTA_EXECUTORS_{name.upper()}=true)"
+    )
+
+
 def _offered() -> dict[str, EntryPoint]:
     points = entry_points(group=GROUP)
     return {point.name: point for point in points if point.name not in BUILT_IN}

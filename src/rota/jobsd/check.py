@@ -16,11 +16,15 @@ from rota.jobsd.folder import check_job
 from rota.jobsd.load import Loader
 from rota.jobsd.manifest import Surroundings
 from rota.jobsd.read import decode, read_bytes
-from rota.jobsd.scan import survey
+from rota.jobsd.scan import MANIFEST, survey
 from rota.jobsd.scripts import INIT, START, scripts_in
+from rota.model.bodies import KEYS
 from rota.model.definition import Definition
+from rota.model.fill import TOLD, texts_in, variables
+from rota.model.fill import missing_message as body_message
+from rota.model.fill import readable as may_be_read
 from rota.model.interpolate import INJECTED, missing_message, readable, uses, variable_of
-from rota.model.limits import SQL_FILE_BYTES
+from rota.model.limits import MANIFEST_BYTES, SQL_FILE_BYTES
 from rota.model.sql_script import is_autonomous, own_transaction
 
 COMING = 5
@@ -99,6 +103,8 @@ def _of_scripts(
     app: Rota, one: Definition, root: Path, environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     spec: Mapping[str, Any] = one.job.spec
+    if one.job.executor in KEYS:
+        yield from _of_body(one, root, environment)
     if one.job.executor != "sql":
         return
     target = app.targets.find(spec.get("target"))
@@ -109,6 +115,25 @@ def _of_scripts(
         place = f"{root.name}/{one.name}/{name}"
         for found in _of_script(Path(spec["folder"]) / name, place, target.kind, known):
             yield replace(found, job=one.name)
+
+
+def _of_body(one: Definition, root: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Variables of a command or a request that are not set."""
+    spec, manifest = one.job.spec, Path(one.job.spec["folder"]) / MANIFEST
+    known = {*environment, *TOLD, *(variable_of(name) for name in spec.get("params", {}))}
+    text = decode(read_bytes(manifest, within=manifest.parent, limit=MANIFEST_BYTES))
+    body = {key: spec[key] for key in KEYS[one.job.executor] if key in spec}
+    for name in dict.fromkeys(
+        use.name
+        for told in texts_in(body)
+        for use in variables(told)
+        if not may_be_read(use.name) or (use.default is None and use.name not in known)
+    ):
+        kind = "missing" if may_be_read(name) else "error"
+        line = text.count("\n", 0, text.find(f"${{{name}")) + 1
+        yield Finding(
+            kind=kind, place=one.place, line=line, message=body_message([name]), job=one.name
+        )
 
 
 def _of_script(

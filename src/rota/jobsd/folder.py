@@ -313,21 +313,30 @@ class Folder:
             self._set(one)
 
     def _keep_good(self, registered: Mapping[str, Registered]) -> None:
-        """A SQL job whose file was broken when we came: its last good version is in the store."""
+        """A job whose job.toml was broken when we came: its last good version is in the store."""
         known = {job.name for job in self.app.jobs()}
         lost = [
             one.name
             for one in self.definitions.values()
             if one.error is not None and one.name not in known and one.name in registered
-            and not registered[one.name].retired and one.job.executor == "sql"
+            and not registered[one.name].retired and one.job.executor != "python"
         ]  # fmt: skip
         for start in range(0, len(lost), PAGE):
             found = self.app.storage.jobs_named(lost[start : start + PAGE])
             for job in found.values():
-                if job.enabled and "files" in job.spec and job.origin == self.origin:
+                is_whole = job.enabled and "files" in job.spec and job.origin == self.origin
+                if is_whole and self._can_run(job):
                     folder = str((self.root / job.name).absolute())
                     own = replace(job, spec={**job.spec, "folder": folder}, error=None)
                     self.app.set_file_job(own)
+
+    def _can_run(self, job: Job) -> bool:
+        """False if its executor was switched off, or removed, since the job was good."""
+        try:
+            self.app.executors.get(job.executor)
+        except RotaError:
+            return False
+        return True
 
     def _retire(self, name: str, worker_id: str | None) -> bool:
         try:

@@ -67,7 +67,7 @@ class Loader:
         except (RotaError, OSError) as fault:
             message = manifest.plain_message(fault)
             line = seen.line if seen.line is not None else seen.find(message)
-            return self._broken(unit, seen.place or place, line, message, seen.version)
+            return self._broken(unit, seen, seen.place or place, line, message)
         return replace(made, place=seen.place or place)
 
     def _define_sql(self, found: Survey, unit: Unit, seen: _Seen) -> Definition:
@@ -79,9 +79,10 @@ class Loader:
         seen.add(MANIFEST, content)
         text = seen.text = decode(content)
         told = manifest.parse(text)
+        seen.executor = manifest.executor_of(told)
         spec: dict[str, object] = {"folder": str(unit.path.absolute()), "files": list(unit.files)}
         scripts: list[tuple[str, str]] = []
-        if told.get("executor", "sql") == "sql":
+        if seen.executor == "sql":
             scripts = self._read_scripts(found, unit, seen)
         seen.place = found.place(path)
         spec["version"] = seen.version
@@ -131,16 +132,16 @@ class Loader:
         return replace(made, warnings=fact.warnings, source=fact.source)
 
     def _broken(
-        self, unit: Unit, place: str, line: int | None, message: str, version: str
+        self, unit: Unit, seen: _Seen, place: str, line: int | None, message: str
     ) -> Definition:
         where = place if line is None else f"{place}:{line}"
         told = shorten(f"{where}: {message}", ERROR_LENGTH)
         job = Job(
             name=unit.name,
-            executor="python" if unit.kind == scan.PYTHON else "sql",
+            executor="python" if unit.kind == scan.PYTHON else seen.executor,
             source="file",
             origin=self.around.origin,
-            spec={"version": version or _hash(told)},
+            spec={"version": seen.version or _hash(told)},
             enabled=False,
             error=told,
         )
@@ -151,7 +152,7 @@ class _Seen:
     """How far the reading of a unit has come, for the error and for the version."""
 
     def __init__(self) -> None:
-        self.place, self.text, self.digest = "", "", ""
+        self.place, self.text, self.digest, self.executor = "", "", "", "sql"
         self.line: int | None = None
         self.lines: Mapping[str, int] = {}
         self._files: list[tuple[str, str]] = []

@@ -14,6 +14,7 @@ from datetime import date, datetime, time
 from typing import Any
 
 from rota.errors import Invalid
+from rota.model.bodies import KEYS
 from rota.model.definition import Definition
 from rota.model.duration import format_duration, parse_duration
 from rota.model.interpolate import RESERVED, VARIABLE_NAME, variable_of
@@ -42,6 +43,8 @@ KNOWN = {
     SQL_FILE: frozenset({*TIMINGS, *OF_SCHEDULE, *OF_JOB, *OF_SQL}),
     PYTHON: frozenset({*TIMINGS, *OF_SCHEDULE, *OF_JOB, *OF_PYTHON}) - {"executor"},
 }
+# What a command or a request is; they have no target, and no steps.
+PLAIN = KNOWN[SQL_FILE] - {*OF_SQL, "target"}
 SAY_WHEN = (
     'say when: add schedule = "0 3 * * *", every = "1h" or at = "2026-01-31T09:00:00Z"; '
     "schedule = false runs it on demand only"
@@ -77,10 +80,10 @@ def define(
     description: str = "",
 ) -> Definition:
     """A definition from options; Invalid names the option that is wrong."""
-    executor = _executor(told, kind)
+    executor = "python" if kind == PYTHON else executor_of(told)
     own = _refuse_unknown(told, kind, executor)
     params = _params(told)
-    if executor == "sql":
+    if executor == "sql" or executor in KEYS:
         _refuse_hidden(params)
     made = Job(
         name=name,
@@ -127,14 +130,16 @@ def _schedule(
     return make_schedule(job.name, job.name, timing, {**options, "args": params})
 
 
-def _executor(told: Mapping[str, Any], kind: str) -> str:
-    if kind == PYTHON:
-        return "python"
+def executor_of(told: Mapping[str, Any]) -> str:
+    """How the job of a job.toml runs."""
     return check_name(told.get("executor", "sql"), "executor")
 
 
 def _refuse_unknown(told: Mapping[str, Any], kind: str, executor: str) -> dict[str, Any]:
-    """Keys of another executor are its own affair: they become its spec."""
+    """Keys that are an executor's own affair: they become its spec."""
+    if executor in KEYS:
+        refuse_unknown(told, {*PLAIN, *KEYS[executor]})
+        return {key: _json(told[key]) for key in KEYS[executor] if key in told}
     unknown = {key: value for key, value in told.items() if key not in KNOWN[kind]}
     if executor in ("sql", "python"):
         refuse_unknown(unknown, KNOWN[kind])

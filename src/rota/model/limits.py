@@ -74,6 +74,19 @@ WRONG_TOKENS = 10  # a minute and address
 SQL_AT_ONCE = 2
 COUNTED = 10_000  # counts stop here, and say so
 TEXT_SHOWN = 64 * 1024  # of a SQL file
+# Commands and requests.
+COMMAND_ELEMENTS = 1_000
+COMMAND_LENGTH = 100_000  # of one element; Linux takes 128 kB
+ENVIRONMENT_NAMES = 200
+TAIL_LINES = 20
+TAIL_LENGTH = 4_000
+REQUEST_HEADERS = 50
+ANSWER_BYTES = 1024 * 1024
+ANSWER_HEADER_LENGTH = 500
+ANSWER_KEPT_LENGTH = 8_000
+ANSWER_SECONDS = 60.0  # for a job without a timeout
+REDIRECTS = 10
+ALLOWED_NETWORKS = 1_000
 
 
 def check_name(value: object, field: str) -> str:

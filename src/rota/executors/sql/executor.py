@@ -23,7 +23,7 @@ from rota.executors.sql.interrupt import STEP_TIMEOUT, Interrupts
 from rota.executors.sql.places import Place, open_place, session_on
 from rota.executors.sql.scripts import close_kept, prepare
 from rota.executors.sql.session import Interrupted, SqlFailed, around
-from rota.executors.sql.variables import values_of
+from rota.executors.variables import values_of
 from rota.model.duration import parse_duration
 from rota.model.interpolate import Script
 from rota.model.job import Job

@@ -1,0 +1,174 @@
+"""What a shell job says: the keys of its spec, and what is refused before it is stored.
+
+There is no shell in between: an element of `command` is one argument of the program, whatever a
+variable in it holds. What could still give a value more power than that is refused here: a value
+as the program, as part of a script, or as an option.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rota.errors import Invalid
+from rota.model.bodies import OF_FILES, SHELL_KEYS
+from rota.model.fill import texts_in, variables
+from rota.model.interpolate import RESERVED, variable_of
+from rota.model.job import Job
+from rota.model.limits import COMMAND_ELEMENTS, COMMAND_LENGTH, ENVIRONMENT_NAMES, check_payload
+from rota.model.options import named, refuse_unknown
+from rota.model.redact import is_secret_name
+
+OK_CODES = (0,)
+
+# Programs that run a text, and the letters of the options that it follows.
+INTERPRETERS = {
+    **dict.fromkeys(("sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "python", "psql"), "c"),
+    **dict.fromkeys(("ruby", "lua", "mysql", "mariadb", "osascript"), "e"),
+    "perl": "eE", "node": "ep", "php": "r", "su": "c", "busybox": "c",
+}  # fmt: skip
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FOR_A_SHELL = re.compile(r"[|&;<>()$`*?\[\]~]")
+
+
+def check_spec(job: Job) -> None:
+    """Refuse a spec that no worker could run."""
+    spec = job.spec
+    with named(f"job {job.name!r}"):
+        refuse_unknown([key for key in spec if key not in OF_FILES], SHELL_KEYS)
+        _check_command(spec, arguments_of(job))
+        for name, value in environment_of(spec).items():
+            _check_env(name, value)
+        _check_text(spec, "cwd")
+        _check_text(spec, "stdin")
+        refuse_arguments("cwd", spec.get("cwd", ""), arguments_of(job))
+        ok_codes(spec)
+        check_payload({key: spec[key] for key in SHELL_KEYS if key in spec}, "job")
+        for text in texts(spec):
+            variables(text)
+
+
+def texts(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Every text in which a variable may stand."""
+    yield from spec["command"]
+    yield from texts_in(list(environment_of(spec).values()))
+    yield spec.get("cwd") or ""
+    yield spec.get("stdin") or ""
+
+
+def arguments_of(job: Job) -> set[str]:
+    """Names of variables that a run may bring along."""
+    named = [*(one.name for one in job.signature.parameters), *job.spec.get("params", {})]
+    return {variable_of(name) for name in named}
+
+
+def environment_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    env = spec.get("env", {})
+    if not isinstance(env, Mapping):
+        raise Invalid("env is a table: [env] and a line NAME = VALUE for each")
+    if len(env) > ENVIRONMENT_NAMES:
+        raise Invalid(f"env has {len(env):,} names; the limit is {ENVIRONMENT_NAMES:,}")
+    return env
+
+
+def ok_codes(spec: Mapping[str, Any]) -> tuple[int, ...]:
+    """Exit codes that are a success."""
+    codes = spec.get("ok_codes", OK_CODES)
+    if (
+        not isinstance(codes, list | tuple)
+        or not codes
+        or not all(type(code) is int and 0 <= code <= 255 for code in codes)
+    ):
+        raise Invalid(f"ok_codes {codes!r} must be a list of exit codes from 0 to 255, as [0, 3]")
+    return tuple(codes)
+
+
+def refuse_arguments(what: str, text: str, arguments: set[str]) -> None:
+    for one in variables(text):
+        if one.name in arguments:
+            raise Invalid(
+                f"{what}: ${{{one.name}}} is an argument of the run, and whoever enqueues it would "
+                "choose what happens here; use a fixed text or a variable of the environment"
+            )
+
+
+def _check_command(spec: Mapping[str, Any], arguments: set[str]) -> None:
+    command = spec.get("command")
+    if isinstance(command, str):
+        raise Invalid(f"command is text; write a list, command = {_as_list(command)}")
+    if not isinstance(command, list | tuple) or not command:
+        raise Invalid('command must be a list of texts, such as command = ["pg_dump", "shop"]')
+    if len(command) > COMMAND_ELEMENTS:
+        raise Invalid(f"command has {len(command):,} elements; the limit is {COMMAND_ELEMENTS:,}")
+    for place, element in enumerate(command):
+        if not isinstance(element, str) or "\0" in element or (place == 0 and not element):
+            raise Invalid(f"command[{place}] {element!r} must be text; write numbers in quotes")
+        if len(element) > COMMAND_LENGTH:
+            raise Invalid(
+                f"command[{place}] has {len(element):,} characters; the limit is "
+                f"{COMMAND_LENGTH:,}. Put a script into a file beside job.toml"
+            )
+    refuse_arguments("command[0]", command[0], arguments)
+    _refuse_visible(command)
+    _refuse_in_scripts(command)
+
+
+def _refuse_visible(command: Sequence[str]) -> None:
+    """Everybody on a machine can list its processes with their arguments."""
+    for place, element in enumerate(command):
+        for one in variables(element):
+            if is_secret_name(one.name):
+                raise Invalid(
+                    f"command[{place}]: ${{{one.name}}} would be seen by everybody who lists "
+                    f'processes; give it by [env] {one.name} = "${{{one.name}}}", or by stdin'
+                )
+
+
+def _refuse_in_scripts(command: Sequence[str]) -> None:
+    letters = ""
+    for place, element in enumerate(command):
+        before = command[place - 1] if place else ""
+        follows = letters and re.fullmatch(f"-[A-Za-z]*[{letters}][A-Za-z]*", before)
+        attached = letters and re.match(f"-[{letters}].", element)
+        if (follows or attached) and (found := variables(element)):
+            name = found[0].name
+            raise Invalid(
+                f"command[{place}]: the value of ${{{name}}} would become part of a script; give "
+                f'it by [env] {name} = "${{{name}}}", and write "${name}" in the script'
+            )
+        program = os.path.basename(element).rstrip("0123456789.")
+        letters = INTERPRETERS.get(program, letters)
+
+
+def _check_env(name: str, value: Any) -> None:
+    if not _ENV_NAME.fullmatch(name):
+        raise Invalid(f"env: {name!r} is not a name; use letters, digits and _")
+    if name.startswith(RESERVED):
+        raise Invalid(f"env: {name} begins with {RESERVED}, which is Rota's own; rename it")
+    if not isinstance(value, str | int | float):
+        raise Invalid(f"env: {name} must be text, a number, true or false")
+    if isinstance(value, str) and "\0" in value:
+        raise Invalid(f"env: {name} holds a NUL character, which no environment can")
+
+
+def _check_text(spec: Mapping[str, Any], key: str) -> None:
+    value = spec.get(key)
+    if value is not None and not isinstance(value, str):
+        raise Invalid(f"{key} {value!r} must be text")
+    if key == "cwd" and value is not None and (not value or "\0" in value):
+        raise Invalid(f"cwd {value!r} is not a folder; name one, or remove it")
+
+
+def _as_list(text: str) -> str:
+    """The same as a list, for whoever reads the message."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = []
+    if not words or _FOR_A_SHELL.search(text):
+        words = ["sh", "-c", text]
+    told = ", ".join(f'"{word}"' for word in words)
+    return f"[{told}]" if len(told) <= 200 else '["program", "argument", …]'
