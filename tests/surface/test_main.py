@@ -145,6 +145,8 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
             {
                 "rich",
                 "asyncio",
+                "ctypes",
+                "shutil",
                 "importlib.resources",
                 "rota.executors.context",
                 "psycopg",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -24,7 +23,7 @@ def check_secret_file(check: str, path: Path, holds: str) -> Iterator[Finding]:
     except OSError as fault:
         yield warning(check, f"{path} cannot be looked at: {fault.strerror}", "run as its owner")
         return
-    if os.name == "posix" and mode & OTHERS:
+    if mode & OTHERS:
         yield problem(
             check, f"others can open {path}, which holds {holds} (mode {mode:04o})",
             f"chmod 600 {path}; if others were on this machine, make a new one",

@@ -120,8 +120,6 @@ def check_modes(seen: Seen) -> Iterator[Finding]:
     if "mode" not in facts:
         return
     file, mode, folder = facts["file"], facts["mode"], facts["folder_mode"]
-    if not facts["private_modes"]:
-        return
     if mode & OTHERS_WRITE or folder & OTHERS_WRITE & ~_sticky(folder):
         yield problem(
             "modes",

@@ -35,7 +35,6 @@ from rota.storage.sqlite.connect import BUSY_SECONDS, raw_connection, split_stat
 from rota.storage.sqlite.select import select
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
-from rota.storage.sqlite.wake import FileWatch
 from rota.storage.statements import load_migrations, load_statements
 
 GROUP = 1_000
@@ -375,6 +374,8 @@ class SqliteEngine:
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         if self.in_memory:
             return lambda: None
+        from rota.storage.sqlite.wake import FileWatch  # needs ctypes, and commands do not listen
+
         watch = FileWatch(self._file, lambda: self._open(writing=False), self._foreign_commits)
         watch.start(wake)
         return watch.stop
