@@ -130,6 +130,9 @@ class Execution:
                 return
             self.finished = True
             free = self.returned
+        self._tell(outcome, free=free)
+
+    def _tell(self, outcome: Outcome, *, free: bool) -> None:
         if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
             # The row has the reason of who asked for it.
             outcome = msgspec.structs.replace(outcome, reason=None)
@@ -151,11 +154,11 @@ class Execution:
         self.context.port = _gone  # else each would hold the other until a collection
         with self.owner.guard:
             self.returned = True
-            free = self.finished
-        if free:
-            self.owner.freed(self)
+            first, self.finished = not self.finished, True
+        if first:
+            self._tell(outcome, free=True)
         else:
-            self.finish(outcome)
+            self.owner.freed(self)
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to end, by force where the executor can."""

@@ -97,7 +97,8 @@ class Worker:
         self._executions: dict[tuple[int, int], Execution] = {}
         self._waiting: deque[Execution] = deque()
         self._lost: deque[int] = deque(maxlen=LOST_KEPT)  # begun here, and lost
-        self._guard = threading.Condition()
+        self._lock = threading.RLock()
+        self._guard = threading.Condition(self._lock)
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._busy = 0  # slots in use
@@ -217,7 +218,7 @@ class Worker:
 
     def _pop(self) -> Execution | None:
         """The next run in line and a slot for it, if there are both."""
-        with self._guard:
+        with self._lock:
             if not self._waiting or self._busy >= self.slots:
                 return None
             self._busy += 1
@@ -293,10 +294,9 @@ class Worker:
     def _serve(self) -> None:
         """Run what waits until the worker has stopped."""
         try:
-            while self._wait_for_turn():
-                execution = self._pop()
-                executor = None if execution is None else self._begin(execution)
-                if execution is not None and executor is not None:
+            while (execution := self._wait_for_turn()) is not None:
+                executor = self._begin(execution)
+                if executor is not None:
                     self._watch_deadline(execution)
                     execute(execution, executor.run)
         finally:
@@ -304,16 +304,16 @@ class Worker:
                 self._threads.discard(threading.current_thread())
                 self._retire()
 
-    def _wait_for_turn(self) -> bool:
-        """True when this thread should run what is next; False when the worker has stopped.
+    def _wait_for_turn(self) -> Execution | None:
+        """What this thread should run next, with a slot; None when the worker has stopped.
 
         Handlers that end in no time run one after the other in one thread: more of them would only
         take the interpreter from each other, and from the loops. Another thread stands by, and
         steps in when nothing has ended for a moment."""
-        with self._guard:
+        with self._lock:
             while True:
                 if not self._waiting and self._stopping:
-                    return False
+                    return None
                 if not self._waiting or self._busy >= self.slots:
                     self._retire()
                     self._rest(None)
@@ -330,7 +330,7 @@ class Worker:
             self._serving = threading.current_thread()
             if len(self._waiting) > 1 and not self._stands_by:
                 self._call_another()
-            return True
+            return self._pop()
 
     def _is_ours(self) -> bool:
         return threading.current_thread() in self._threads
@@ -362,7 +362,7 @@ class Worker:
                 self._guard.notify_all()  # a stop waits for outcomes, not for threads
 
     def _freed(self, execution: Execution) -> None:
-        with self._guard:
+        with self._lock:
             self._executions.pop((execution.run.seq, execution.run.attempt), None)
             self._busy -= execution.has_slot
             if self._stopping:
@@ -371,7 +371,7 @@ class Worker:
                 self._wake_threads()  # a thread of ours goes on by itself
         if execution.threadless:
             self._begin_waiting()
-        if self.free() > 0:
+        if len(self._waiting) <= self.pace.latest // 2 and self.free() > 0:
             self.loops["claim"].wake()
         if execution.context.stop_reason == "timed_out":
             self.loops["beat"].wake()

@@ -18,7 +18,7 @@ class Pace:
         self._mean = QUICK_SECONDS
         self._ended, self._busy = 0, 0.0
         self._since: float | None = None
-        self._ahead = 0
+        self.latest = 0  # what `ahead` said last
 
     def ended(self, seconds: float) -> None:
         """A handler ended. Threads may lose each other's count: it is an estimate."""
@@ -38,6 +38,6 @@ class Pace:
         elapsed = now - self._since
         if elapsed >= SHORTEST_LOOK and (self._ended or elapsed >= LONGEST_LOOK):
             slow = self._busy >= AHEAD_SECONDS * self._ended
-            self._ahead = 0 if slow else min(MOST_AHEAD, int(self._ended / elapsed * AHEAD_SECONDS))
+            self.latest = 0 if slow else min(MOST_AHEAD, int(self._ended / elapsed * AHEAD_SECONDS))
             self._ended, self._busy, self._since = 0, 0.0, now
-        return self._ahead
+        return self.latest
