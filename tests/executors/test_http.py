@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -14,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rota.errors import Invalid
 from rota.executors.context import Context
 from rota.executors.http import HttpExecutor
+from rota.executors.http.address import parse_url
 from rota.model.job import Job
 from rota.model.limits import ANSWER_BYTES, ANSWER_KEPT_LENGTH
 from rota.model.outcome import Outcome
@@ -290,6 +294,25 @@ def test_an_argument_never_chooses_the_server(url: str, executor: HttpExecutor) 
         executor.check(known)
     told = error(executor.run(http_context(http_job(url=url), {"v": "127.0.0.1"})))
     assert "is an argument of the run" in told
+
+
+def test_a_traced_attempt_passes_its_trace_on(executor: HttpExecutor, server: WebServer) -> None:
+    server.answers["/"] = answer()
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    executor.run(http_context(http_job(url=server.url + "/"), trace=trace))
+    own = http_job(url=server.url + "/", headers={"Traceparent": "own"})
+    executor.run(http_context(own, trace=trace))
+    assert [got.headers["traceparent"] for got in server.received] == [trace, "own"]
+
+
+def test_what_is_not_utf8_in_the_environment_harms_nobody(
+    send: Send, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODD", "a\udcffb")
+    server.answers["/a%3Fb"] = answer()
+    assert send(server.url + "/${ODD}", json={"x": "${ODD}"}).kind == "succeeded"
+    assert json.loads(server.received[0].body) == {"x": "a?b"}
+    assert "beyond Latin-1" in error(send(server.url, headers={"X": "${ODD}"}))
 
 
 def test_a_header_cannot_be_split(send: Send, server: WebServer) -> None:
@@ -579,9 +602,35 @@ def test_secrets_are_found_nowhere(
 # TLS
 
 
+HOSTS = st.lists(
+    st.sampled_from([*"0123456789abcdefxX.-_:[]@%/\\?#", "0x", "127", "255", "::", "ffff:"]),
+    min_size=1,
+    max_size=12,
+).map("".join)
+
+
+@given(HOSTS)
+def test_no_host_is_a_number_to_anybody_else(host: str) -> None:
+    """What is taken for a name is a name to the system too: it asks for it, and looks at what it
+    is told. What is taken for an address is that address to everybody."""
+    try:
+        place = parse_url(f"http://{host}/")
+    except Invalid:
+        return
+    if place.address is not None:
+        assert str(place.address) == place.host
+        family = socket.AF_INET if place.address.version == 4 else socket.AF_INET6
+        assert socket.inet_pton(family, place.host) == place.address.packed
+    else:
+        with pytest.raises(OSError, match="illegal IP address"):
+            socket.inet_aton(place.host)
+
+
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for tls.example.org, made by itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate")
     folder = tmp_path_factory.mktemp("tls")
     made = folder / "both.pem"
     subprocess.run(

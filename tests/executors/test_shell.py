@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -114,6 +115,14 @@ def test_the_environment_is_made_not_inherited(
     }
     allowed = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"}
     assert {name for name in told if not name.startswith("LC_")} <= allowed
+
+
+def test_a_traced_attempt_passes_its_trace_on(executor: ShellExecutor) -> None:
+    job, port = shell_job(["sh", "-c", "echo $TRACEPARENT"]), Port()
+    context = shell_context(job, port)
+    context.trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    assert executor.run(context).kind == "succeeded"
+    assert port.lines == [context.trace]
 
 
 def test_settings_of_rota_cannot_be_asked_for(
@@ -404,6 +413,34 @@ def test_what_a_command_leaves_behind_is_ended(begin: Begin) -> None:
     assert result(attempt)["exit_code"] == 0
     assert all(map(is_gone, pids_of(attempt.port.lines)))
     assert attempt.port.lines[-1] == "[3 processes that it left behind were ended]"
+
+
+HOPPER = """
+import fcntl, os, sys
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)  # held as long as any process has this file
+if os.fork() == 0:
+    os.setsid()
+    print("pids", os.getpid(), flush=True)
+    while os.fork() == 0: pass
+    os._exit(0)
+os.wait()
+if sys.argv[2] == "stay": os.read(os.pipe()[0], 1)
+"""
+
+
+@pytest.mark.parametrize("then", ["stay", "leave"])
+def test_a_process_that_never_stays_the_same_is_ended_too(
+    begin: Begin, tmp_path: Path, then: str
+) -> None:
+    held = tmp_path / "held"
+    attempt = begin(python(HOPPER, str(held), then))
+    assert wait_until(lambda: bool(pids_of(attempt.port.lines)))
+    if then == "stay":
+        attempt.stop("timed_out")
+    assert attempt.outcome.kind in ("timed_out", "succeeded")
+    with held.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_what_ends_by_itself_in_a_moment_may(begin: Begin) -> None:

@@ -25,12 +25,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from rota.executors.processes import (
-    adopt_orphans,
-    descendants,
-    die_with_parent,
-    signal_each,
-)
+from rota.executors.processes import adopt_orphans, descendants, die_with_parent
 
 # What arrives here: (argv, environment, folder, kill_after), by marshal, which only needs to be
 # understood by the same interpreter; its length in eight bytes before it.
@@ -154,13 +149,16 @@ class Supervisor:
             self.blow(signal.SIGTERM if kill_after > 0 else signal.SIGKILL)
 
     def blow(self, number: int) -> None:
-        """Signal the command's group, and those who left it."""
-        family = descendants(self.pid)
+        """Signal the command's group, and those of whoever left it: by groups, because a process
+        that forks and ends all the time is never where it was last seen, but stays in its group.
+        All of these groups are in sessions that the command, or a descendant, began."""
+        groups = {group for _, group, _ in descendants(self.pid)}
         # Once the command is collected, its id is that of its group only while that has members.
-        if not LINUX or self.status is None or any(one[1] == self.leader for one in family):
+        if not LINUX or self.status is None:
+            groups.add(self.leader)
+        for group in groups - {self.pid}:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.leader, number)
-        signal_each([(pid, start) for pid, group, start in family if group != self.leader], number)
+                os.killpg(group, number)
 
     def hear(self) -> bool:
         """What the worker says; False if there is none any more."""

@@ -101,7 +101,7 @@ def fill_url(template: str, values: Mapping[str, str], arguments: set[str]) -> s
                 raise Invalid(
                     f"url: the value of {variable.name} is a step in a path; it cannot stand there"
                 )
-            return quote(value, safe="")
+            return quote(value, safe="", errors="replace")
         if variable.name in arguments:
             raise Invalid(
                 f"url: ${{{variable.name}}} is an argument of the run, and whoever enqueues it "

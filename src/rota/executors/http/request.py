@@ -68,6 +68,8 @@ def request_of(context: Context) -> Request:
     headers = {"User-Agent": f"rota/{VERSION}", "Accept": "*/*"}
     if method not in WITHOUT_BODY:
         headers[KEY] = context.run_id
+    if context.trace is not None:
+        headers["traceparent"] = context.trace
     if kind:
         headers["Content-Type"] = kind
     given = {name: fill(value, values) for name, value in headers_of(spec).items()}
@@ -90,7 +92,7 @@ def _body(
 ) -> tuple[bytes | None, str]:
     if "json" in spec:
         filled = _fill_json(spec["json"], values, typed)
-        return json.dumps(filled, ensure_ascii=False).encode(), "application/json"
+        return json.dumps(filled, ensure_ascii=False).encode("utf-8", "replace"), "application/json"
     if "body" in spec:
         text = fill(spec["body"], values)
         return text.encode("utf-8", "surrogateescape"), "text/plain; charset=utf-8"

@@ -95,6 +95,8 @@ def _environment(
     for name, value in environment_of(spec).items():
         made[name] = fill(value, values) if isinstance(value, str) else json.dumps(value)
     made |= told_by_rota(context)
+    if context.trace is not None:
+        made.setdefault("TRACEPARENT", context.trace)
     # The kernel refuses a longer one, and with it the whole command.
     if len(told.encode()) > COMMAND_LENGTH:
         return made, (
