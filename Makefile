@@ -34,6 +34,7 @@ up: $(READY) ## Start Rota with the jobs of examples/, which run every few secon
 test: ## Install, check, run every test, and print what each phase cost
 	@started=$$(date +%s); \
 	$(MAKE) --no-print-directory $(READY) && \
+	$(BIN)/python scripts/chromium.py && \
 	$(BIN)/python scripts/test.py --check --install-seconds $$(($$(date +%s) - started))
 
 test-long: $(READY) ## Run every test, also the long ones

@@ -29,6 +29,7 @@ from rota.web.routes import (
     jobs,
     metrics,
     overview,
+    pages,
     queues,
     run,
     runs,
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from rota.web.server import Web
 
 MODULES = (
-    health, metrics, session, overview, jobs, schedules, schedule, runs, run, queues, workers,
-    files, sql, audit, dispatch, events, tokens,
+    pages, health, metrics, session, overview, jobs, schedules, schedule, runs, run, queues,
+    workers, files, sql, audit, dispatch, events, tokens,
 )  # fmt: skip
 
 

@@ -7,10 +7,11 @@ from rota.model.roles import ADMIN, OPERATOR, VIEWER
 PUBLIC = "public"
 V1 = "/api/v1"
 
-# Health and the document say nothing about what runs here; who has no session yet must be able to
-# begin one.
+# Health, the document and the files of the dashboard say nothing about what runs here; who has no
+# session yet must be able to begin one.
 _PUBLIC = (
     ("GET", "/"),
+    ("GET", "/static/{mark}/{file}"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", f"{V1}/openapi.json"),

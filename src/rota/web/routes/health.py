@@ -1,15 +1,12 @@
-"""Whether this process lives and can do its work; and the first page."""
+"""Whether this process lives and can do its work."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
-
-from starlette.responses import HTMLResponse, Response
 
 from rota.errors import RotaError
 from rota.version import VERSION
-from rota.web.routing import API, Answer, Asked, Routes
+from rota.web.routing import Answer, Asked, Routes
 from rota.web.shapes import Telling
 
 routes = Routes("health", prefix="")
@@ -53,13 +50,3 @@ def readyz(ask: Asked) -> Any:
     good = store == "ok" and not any(parts.values())
     body = {"status": "ok" if good else "failing", "store": store, "parts": parts}
     return Answer(body=body, status=200 if good else 503)
-
-
-@routes.get("/", None, include_in_schema=False)
-def index() -> Response:
-    """A page for who looks here with a browser."""
-    return HTMLResponse(
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Rota</title></head>"
-        f"<body><h1>Rota {escape(VERSION)}</h1><p>It runs. The API is under {API}; "
-        f"<a href='{API}/openapi.json'>its document</a>.</p></body></html>"
-    )
