@@ -497,6 +497,31 @@ def test_close_ends_what_runs(begin: Begin, executor: ShellExecutor) -> None:
     assert all(map(is_gone, pids_of(attempt.port.lines)))
 
 
+ELSEWHERE = (
+    "import sys; sys.path.append({!r}); import rota.executors.supervisor as it; it.LINUX = False; "
+    "it.descendants = lambda pid: []; it.adopt_orphans = it.die_with_parent = lambda: None; "
+    "it.main({})"
+)
+
+
+def test_without_proc_and_subreapers_the_group_is_ended(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as it can be done on other systems than Linux."""
+    monkeypatch.setattr("rota.executors.shell.command.BOOT", ELSEWHERE)
+    stubborn = "trap '' TERM; sleep 60 & echo pids $$ $!; wait; sleep 60"
+    attempt = begin(["sh", "-c", stubborn])
+    assert wait_until(lambda: bool(pids_of(attempt.port.lines)))
+    attempt.stop("timed_out")
+    assert attempt.outcome.kind == "timed_out"
+    assert wait_until(lambda: all(map(is_gone, pids_of(attempt.port.lines))))
+    left = begin(["sh", "-c", "trap '' TERM; sleep 60 & echo pids $!"])
+    assert left.outcome.kind == "succeeded"
+    assert wait_until(lambda: all(map(is_gone, pids_of(left.port.lines))))
+    assert left.port.lines[-1] == "[a process that it left behind was ended]"
+    assert begin(["true"]).outcome.kind == "succeeded"
+
+
 WORKER = """
 import sys
 from rota.executors.shell import ShellExecutor

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rota
+from rota.jobsd.check import check_folder
 from rota.model.run import Run
 from tests.executors.web_server import WebServer, answer
 from tests.jobsd.support import Jobs, Served, wait_until
@@ -73,6 +75,25 @@ def test_a_manifest_is_refused_with_its_line(
     serve: Serve, jobs: Jobs, toml: str, message: str
 ) -> None:
     assert refused(serve, jobs, toml).startswith(message)
+
+
+def test_check_names_variables_and_secrets(serve: Serve, jobs: Jobs) -> None:
+    toml = (
+        'command = ["echo", "${TABLE}", "${NAME}", "${NAMES:-x}", "${ROTA_RUN_ID}"]\n'
+        '[params]\ntable = "x"\n[env]\nPGPASSWORD = "hunter2"\nAPI_TOKEN = "${API_TOKEN}"\n'
+        'DSN = "${ROTA_DATABASE}"\n'
+    )
+    jobs.sql("job", SHELL + toml, **{"_none": ""})
+    jobs.sql("hook", HTTP + 'url = "https://example.org/${PLACE}"', **{"_none": ""})
+    app = serve(jobs, executors=ON).app
+    report = check_folder(app, {"API_TOKEN": "x"}, datetime(2026, 3, 1, tzinfo=UTC))
+    told = [(one.job, one.kind, one.line, one.message[:44]) for one in report.findings]
+    assert told == [
+        ("hook", "missing", 3, "variable PLACE is not set; set it in the env"),
+        ("job", "error", 9, "ROTA_DATABASE cannot be read by a job; only "),
+        ("job", "missing", 3, "variable NAME is not set; set it in the envi"),
+        ("job", "warning", 7, "env: PGPASSWORD looks like a secret in plain"),
+    ]
 
 
 # At work

@@ -25,6 +25,7 @@ from rota.model.fill import missing_message as body_message
 from rota.model.fill import readable as may_be_read
 from rota.model.interpolate import INJECTED, missing_message, readable, uses, variable_of
 from rota.model.limits import MANIFEST_BYTES, SQL_FILE_BYTES
+from rota.model.redact import is_secret_name
 from rota.model.sql_script import is_autonomous, own_transaction
 
 COMING = 5
@@ -104,7 +105,7 @@ def _of_scripts(
 ) -> Iterator[Finding]:
     spec: Mapping[str, Any] = one.job.spec
     if one.job.executor in KEYS:
-        yield from _of_body(one, root, environment)
+        yield from _of_body(one, environment)
     if one.job.executor != "sql":
         return
     target = app.targets.find(spec.get("target"))
@@ -117,23 +118,31 @@ def _of_scripts(
             yield replace(found, job=one.name)
 
 
-def _of_body(one: Definition, root: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Variables of a command or a request that are not set."""
+def _of_body(one: Definition, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Variables of a command or a request that are not set; secrets that would be stored."""
     spec, manifest = one.job.spec, Path(one.job.spec["folder"]) / MANIFEST
-    known = {*environment, *TOLD, *(variable_of(name) for name in spec.get("params", {}))}
     text = decode(read_bytes(manifest, within=manifest.parent, limit=MANIFEST_BYTES))
+
+    def found(kind: str, pattern: str, told: str) -> Finding:
+        at = re.search(pattern, text)
+        line = None if at is None else text.count("\n", 0, at.start()) + 1
+        return Finding(kind=kind, place=one.place, line=line, message=told, job=one.name)
+
+    known = {*environment, *TOLD, *(variable_of(name) for name in spec.get("params", {}))}
     body = {key: spec[key] for key in KEYS[one.job.executor] if key in spec}
-    for name in dict.fromkeys(
-        use.name
-        for told in texts_in(body)
-        for use in variables(told)
-        if not may_be_read(use.name) or (use.default is None and use.name not in known)
-    ):
-        kind = "missing" if may_be_read(name) else "error"
-        line = text.count("\n", 0, text.find(f"${{{name}")) + 1
-        yield Finding(
-            kind=kind, place=one.place, line=line, message=body_message([name]), job=one.name
-        )
+    uses = [use for told in texts_in(body) for use in variables(told)]
+    for name in dict.fromkeys(use.name for use in uses if not may_be_read(use.name)):
+        yield found("error", rf"\${{{name}[:}}]", body_message([name]))
+    unset = [use.name for use in uses if use.default is None and use.name not in known]
+    for name in dict.fromkeys(filter(may_be_read, unset)):
+        yield found("missing", rf"\${{{name}[:}}]", body_message([name]))
+    for name, value in spec.get("env", {}).items():
+        if is_secret_name(name) and isinstance(value, str) and value and not variables(value):
+            told = (
+                f"env: {name} looks like a secret in plain text, which is stored with the job; "
+                f'put it into the environment and write {name} = "${{{name}}}"'
+            )
+            yield found("warning", rf"(?m)^\s*{name}\s*=", told)
 
 
 def _of_script(
