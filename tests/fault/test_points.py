@@ -46,7 +46,7 @@ ENTRIES = {
 }
 ASKED = {
     "migrate", "pending_migrations", "check_schema", "home", "blocked_within", "notify", "listen",
-    "has_wake_channel", "close", "one_writer", "statements", "name", "select",
+    "has_wake_channel", "close", "one_writer", "statements", "name", "select", "facts",
 }  # fmt: skip
 STATEMENTS = {"one", "all", "many", "tuples", "columns", "changed", "text", "savepoint"}
 NAMED_BY_CALLERS = {"statement": {"resume_run"}, "action": {"record_action"}}

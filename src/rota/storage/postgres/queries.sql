@@ -1138,7 +1138,8 @@ RETURNING name;
 SELECT current_setting('server_version') AS version,
        pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS read_only,
        current_setting('max_connections')::int AS max_connections,
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections;
+       -- Of other users' sessions a plain role sees little more than that they are there.
+       (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL) AS connections;
 
 -- name: dead_rows
 SELECT relname::text AS name, n_live_tup AS live, n_dead_tup AS dead
