@@ -54,8 +54,8 @@ OPERATORS = (
     "acquire_lock", "adopt", "check_home", "count_uncounted", "delete_file", "delete_run",
     "drop_schedule", "extend_lock", "forget_bench", "insert_logs", "park_schedules", "pause_queue",
     "pause_run", "pause_schedule", "prune_files", "prune_shared_jobs", "put_definitions",
-    "put_file", "put_token", "record_action", "redo_run", "release_lock", "resume_queue", "resume_run",
-    "resume_schedule", "retire_job", "revoke_token", "set_dispatch", "set_progress",
+    "put_file", "put_token", "record_action", "redo_run", "release_lock", "resume_queue",
+    "resume_run", "resume_schedule", "retire_job", "revoke_token", "set_dispatch", "set_progress",
 )  # fmt: skip
 
 
