@@ -1142,7 +1142,7 @@ SELECT current_setting('server_version') AS version,
        (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL) AS connections;
 
 -- name: dead_rows
-SELECT relname::text AS name, n_live_tup AS live, n_dead_tup AS dead
+SELECT schemaname || '.' || relname AS name, n_live_tup AS live, n_dead_tup AS dead
   FROM pg_stat_user_tables WHERE schemaname = '{schema}_data' ORDER BY n_dead_tup DESC LIMIT 5;
 
 -- name: long_transactions
