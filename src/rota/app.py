@@ -467,6 +467,8 @@ class Rota:
                 foreign=self._filed,
                 on_stuck=on_stuck,
                 counters=self.counters,
+                # By name: the room of statements is a surface above this module.
+                plan=import_module("rota.sql.control_rows").ControlRows(self).plan,
             )
             self._service.start()
         self._door = open_door(self)

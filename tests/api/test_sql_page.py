@@ -5,16 +5,27 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import rota
+from rota.flow.answer import Answer
+from rota.flow.prune import ANSWER_AGE, ANSWERS
+from rota.model import limits
+from rota.model.limits import CONTROL_BYTES, CONTROL_CHANGES, CONTROL_SECONDS, STATEMENT_LENGTH
 from rota.model.views import VIEWS
+from rota.sql.control_rows import ControlRows
 from rota.sql.execute import VIA, Statements
 from rota.sql.options import ALIASES, JOB_OPTIONS, OPTIONS
 from rota.sql.parser import parse
 from rota.storage.protocol import Actor
-from tests.api.support import Driven
+from rota.storage.store import open_store
+from tests.api.support import Driven, plain
+from tests.conformance.support import CONTROL
 from tests.unit.test_sql_grammar import GOOD
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
-STATEMENTS, VIEWS_PART = PAGE.read_text("utf-8").split("\n## Views\n")
+# In the order of the page.
+_, STATEMENTS, CONTROL_ROWS, FUNCTIONS, ROLES, VIEWS_PART = re.split(
+    r"^## .*$", PAGE.read_text("utf-8"), flags=re.MULTILINE
+)
 
 
 def examples(part: str) -> list[str]:
@@ -53,6 +64,80 @@ def test_the_queries_over_views_can_be_asked(driven: Driven, engine: str) -> Non
         text = text.replace("rota.", "_rota.")
     known = Statements(driven.app.control_as(Actor(by="reader", via=VIA)))
     assert [result.rows for result in known.run(text)] == [(), (), ()]
+
+
+def test_control_rows_are_answered_as_the_page_says(
+    driven: Driven, database: str, engine: str
+) -> None:
+    @driven.app.job
+    def rollup(day: str = "") -> None: ...
+
+    driven.app.schedule("nightly", job="rollup", every="1d")
+    driven.app.load()
+    asked, answers = examples(CONTROL_ROWS)
+    with plain(database) as connection:
+        for statement in asked.replace("rota.control", CONTROL[engine]).strip().split(";\n"):
+            connection.execute(statement)
+    Answer(driven.store, plan=ControlRows(driven.app).plan, interval=1.0).step()
+    with plain(database) as connection:
+        found = connection.execute(answers.replace("rota.control", CONTROL[engine])).fetchall()
+        described = connection.execute(f"SELECT * FROM {CONTROL[engine]}").description
+    assert [(row[1], row[3]) for row in found] == [("done", None)] * 2
+    assert driven.control.schedule("nightly").paused_reason == "moving the warehouse"
+    assert len(driven.control.runs(job="rollup")) == 1
+    columns = re.findall(r"^\| `(\w+)` \|", CONTROL_ROWS, re.MULTILINE)
+    assert columns == [column[0] for column in described]
+
+
+def test_the_limits_of_control_rows_are_those_of_the_page() -> None:
+    for limit in (STATEMENT_LENGTH, limits.CONTROL_ROWS, CONTROL_CHANGES, ANSWERS):
+        assert f"{limit:,}" in CONTROL_ROWS, limit
+    assert f"{CONTROL_SECONDS:g} seconds" in CONTROL_ROWS
+    assert (CONTROL_BYTES, "64 kB" in CONTROL_ROWS) == (64 * 1024, True)
+    assert (ANSWER_AGE.days, "seven days" in CONTROL_ROWS) == (7, True)
+
+
+def test_the_functions_do_what_the_page_says(copied_database: str) -> None:
+    app = rota.Rota(copied_database)
+
+    @app.job
+    def rollup(day: str = "") -> None: ...
+
+    app.schedule("nightly", job="rollup", every="1d")
+    app.load()
+    transaction, calls = examples(FUNCTIONS)
+    with plain(copied_database) as connection:
+        connection.execute("CREATE TABLE orders (id integer)")
+        connection.execute(transaction)
+        connection.execute(calls)
+        orders = connection.execute("SELECT id FROM orders").fetchall()
+        named = connection.execute(
+            "SELECT proname, proargnames FROM pg_proc WHERE pronamespace = 'rota'::regnamespace"
+        ).fetchall()
+    assert orders == [(7,)]
+    states = [run.state for run in app.control.runs(job="rollup")]
+    assert sorted(states) == ["cancelled", "held", "queued"]
+    actions = [change["action"] for change in app.control.changes("nightly")]
+    assert actions == ["resume", "pause", "create"]
+    app.close()
+    for function, options in named:
+        assert f"`{function}(" in FUNCTIONS, function
+        for option in options:
+            assert re.search(rf"\b{option}\b", FUNCTIONS), option
+
+
+def test_the_roles_can_be_granted_as_the_page_says(copied_database: str) -> None:
+    store = open_store(copied_database)
+    with plain(copied_database) as connection, connection.transaction(force_rollback=True):
+        connection.execute(store.roles_sql)
+        connection.execute(examples(ROLES)[0])
+        found = connection.execute(
+            "SELECT pg_has_role('analyst', 'rota_viewer', 'MEMBER'), "
+            "pg_has_role('app', 'rota_viewer', 'MEMBER'), "
+            "pg_has_role('analyst', 'rota_operator', 'MEMBER')"
+        ).fetchone()
+    store.close()
+    assert found == (True, True, False)
 
 
 def test_nothing_is_left_out() -> None:

@@ -35,6 +35,8 @@ BEGINNING = datetime(2025, 1, 1, tzinfo=UTC)
 FAR = datetime(8000, 1, 1, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
 ORIGIN = "jobs.d"
+# The one table that clients write.
+CONTROL = {"sqlite": "rota_control", "postgres": "rota.control", "duckdb": "_rota.control"}
 ME = Actor(by="operator", via="test")
 T = TypeVar("T")
 

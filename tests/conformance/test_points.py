@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rota.model.control_row import Reply, failed
 from rota.model.files import NewFile
 from rota.model.job import Job
 from rota.model.outcome import Outcome
@@ -27,6 +28,7 @@ from rota.model.steps import StepDone, StepFile
 from rota.storage.scripts.steps import StepKey
 from rota.storage.store import Store
 from tests.conformance.support import (
+    CONTROL,
     LEASE,
     ME,
     ORIGIN,
@@ -459,10 +461,55 @@ class PruneFiles(Verb):
         return self.store.prune_files(limit=9) == 0
 
 
+class Answer(Verb):
+    """What a control row asks for, by several calls, and its answer."""
+
+    name = "answer"
+
+    def prepare(self) -> None:
+        self.store.engine.write("ask", lambda tx: tx.text(ASK[self.store.dialect], {}))
+        self.row = self.store.asked(limit=9)[-1].id
+        self.ids = enqueue_many(self.store, 1)
+
+    def call(self, store: Store) -> object:
+        def do(joined: Any) -> Reply:
+            joined.cancel_run(self.ids[0], None, ME, note_end)
+            joined.record_action(ME, "asked", self.key)
+            return Reply(status="done", kept=self.key)
+
+        return store.answer(self.row, do, lambda fault: failed(self.key, fault))
+
+    def complete(self) -> bool:
+        return states(self.store, self.ids) == ["cancelled"] and self.store.asked(limit=9) == []
+
+
+class PruneAnswered(Verb):
+    name = "prune_answered"
+
+    def prepare(self) -> None:
+        for _ in range(2):
+            self.store.engine.write("ask", lambda tx: tx.text(ASK[self.store.dialect], {}))
+        for one in self.store.asked(limit=9):
+            reply = Reply(status="done", kept=self.key)
+            self.store.answer(one.id, lambda _, reply=reply: reply, lambda fault: failed("", fault))
+        self.clock.advance("1h")
+
+    def call(self, store: Store) -> object:
+        return store.prune_answered(age_seconds=1, keep=100, limit=9)
+
+    def complete(self) -> bool:
+        return self.store.prune_answered(age_seconds=1, keep=100, limit=9) == 0
+
+
+ASK = {
+    engine: f"INSERT INTO {table} (statement) VALUES ('PAUSE DISPATCH')"
+    for engine, table in CONTROL.items()
+}
+
 VERBS: list[type[Verb]] = [
     Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
     Cancel, PutDefinitions, Retire, KeepFiles, BeginStep, FinishStep, Step, PutFile,
-    DeleteFile, PruneFiles,
+    DeleteFile, PruneFiles, Answer, PruneAnswered,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 Dump = Callable[[], list[Any]]
@@ -473,7 +520,7 @@ def dump(place: Place) -> Dump:
     """Everything that is stored, by a look from outside."""
     place.execute("CREATE TABLE effects (run_id TEXT)")
     connection = place.autocommit()
-    names = ["effects", *map(place.table, TABLES)]
+    names = ["effects", CONTROL[place.engine], *map(place.table, TABLES)]
     return lambda: [
         sorted(map(repr, connection.execute(f"SELECT * FROM {name}").fetchall())) for name in names
     ]

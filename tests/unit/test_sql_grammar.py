@@ -215,6 +215,8 @@ def test_only_admins_say_which_sql_runs() -> None:
     assert roles["CREATE SCHEDULE s FOR JOB j EVERY '5m'"] == "operator"
     assert roles["CREATE SCHEDULE s AS $$ SELECT 'a;b' $$ EVERY '5m'"] == "admin"
     assert roles["ALTER SCHEDULE s SET AS $$ SELECT 2 $$, ON there"] == "admin"
+    assert parse_one("ALTER SCHEDULE s SET run_as = 'root'", "postgres").role == "admin"
+    assert parse_one("ALTER SCHEDULE s SET timeout = '1h'", "postgres").role == "operator"
 
 
 @given(st.text(max_size=200), st.sampled_from(DIALECTS))

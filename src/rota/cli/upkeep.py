@@ -9,13 +9,15 @@ from rota.model.redact import redact_text
 from rota.storage.store import Store, open_store
 
 
-def migrate(*, plan: bool = False, where: Where = HERE) -> None:
+def migrate(*, plan: bool = False, roles: bool = False, where: Where = HERE) -> None:
     """Create the store, or bring it up to date.
 
     Parameters
     ----------
     plan
         Only print the SQL that would run; nothing is created or changed.
+    roles
+        PostgreSQL: make the roles of viewers, operators and workers too, or renew what they may.
     """
     settings = settings_of(where)
     place = redact_text(settings.database)
@@ -31,9 +33,13 @@ def migrate(*, plan: bool = False, where: Where = HERE) -> None:
             pass
         elif plan:
             pending = store.pending_migrations()
+            pending += [("roles", store.roles_sql)] if roles else []
         else:
             applied = store.migrate()
             store.check_schema()
+            if roles:
+                store.grant_roles()
+                applied.append("roles")
     finally:
         store.close()
     if plan:

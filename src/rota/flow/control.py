@@ -81,6 +81,17 @@ class Control(LookControl, TokenControl):
             ended=self.ended,
         )
 
+    def within(self, storage: Storage, *, ended: Callable[[Run], None]) -> Control:
+        """The same control on another storage, such as an open transaction: nobody is woken
+        before it is committed, and `ended` is told instead of the listeners."""
+        return Control(
+            storage,
+            actor=self.actor,
+            hearer_of=self.hearer_of,
+            retention=self.retention,
+            ended=ended,
+        )
+
     # Reading
 
     def now(self) -> datetime:

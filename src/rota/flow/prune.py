@@ -14,6 +14,8 @@ LEDGERS = 50
 FILES = 100
 TEXT_AGE = timedelta(days=1)
 WORKER_AGE = timedelta(hours=1)
+ANSWER_AGE = timedelta(days=7)
+ANSWERS = 10_000
 
 
 class Prune:
@@ -31,6 +33,9 @@ class Prune:
         self.storage.prune_texts(age_seconds=TEXT_AGE.total_seconds(), limit=BATCH)
         self.storage.prune_files(limit=FILES)
         self.storage.prune_shared_jobs(limit=BATCH)
+        self.storage.prune_answered(
+            age_seconds=ANSWER_AGE.total_seconds(), keep=ANSWERS, limit=BATCH
+        )
         self.storage.forget_old_workers(WORKER_AGE.total_seconds())
         return 0.0 if any(more) else self.interval
 

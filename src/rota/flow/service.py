@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from rota.errors import Invalid
 from rota.executors.protocol import Targets
+from rota.flow.answer import Answer, MakePlan
 from rota.flow.counters import Counters
 from rota.flow.events import Events
 from rota.flow.fire import Fire
@@ -59,7 +60,8 @@ class ServiceOptions:
 
 class Service:
     """Started once, stopped once. `jobs` is live: what is registered later is served too. With
-    `foreign`, SQL jobs that statements made are added to it, and their names there."""
+    `foreign`, SQL jobs that statements made are added to it, and their names there. `plan` reads
+    the statements of control rows; without it nobody here answers them."""
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Service:
         foreign: set[str] | None = None,
         on_stuck: Callable[[], None] = lambda: None,
         counters: Counters | None = None,
+        plan: MakePlan | None = None,
     ) -> None:
         self.storage, self.events = storage, events
         # With a wake channel a look a second is a safety net; without one it is the way.
@@ -119,6 +122,9 @@ class Service:
                 "rescue": Loop("rescue", rescue.step),
                 "prune": Loop("prune", Prune(storage, retention=options.retention).step),
             }
+        if plan is not None and options.housekeeping:
+            answer = Answer(storage, plan=plan, interval=interval)
+            self.loops["answer"] = Loop("answer", answer.step)
         if "scheduler" in options.parts:
             fire = Fire(
                 storage,
@@ -188,7 +194,7 @@ class Service:
         self._wake_loops()
 
     def _wake_loops(self) -> None:
-        for name in ("fire", "promote"):
+        for name in ("fire", "promote", "answer"):
             if name in self.loops:
                 self.loops[name].wake()
 

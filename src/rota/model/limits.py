@@ -87,6 +87,11 @@ ANSWER_KEPT_LENGTH = 8_000
 ANSWER_SECONDS = 60.0  # for a job without a timeout
 REDIRECTS = 10
 ALLOWED_NETWORKS = 1_000
+# Control rows. What one asks for is one transaction, which nobody may hold for long.
+CONTROL_ROWS = 100
+CONTROL_BYTES = 64 * 1024
+CONTROL_CHANGES = 10_000
+CONTROL_SECONDS = 10.0
 
 
 def check_name(value: object, field: str) -> str:

@@ -6,7 +6,7 @@ not exist is an error where it is named, and no row where a query finds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -47,6 +47,7 @@ from rota.sql.statements import (
 )
 
 VIA = "sql"  # what the audit says
+Changes = ChangeSchedules | ChangeRuns
 
 
 class Statements:
@@ -232,7 +233,7 @@ class Statements:
         )
         done = []
         for schedule in self._meant(statement):
-            with suppress(Unknown) if statement.query is not None else nullcontext():
+            with suppress(Unknown) if statement.schedule is None else nullcontext():
                 after = act(schedule.name, statement.reason)
                 done.append(schedule if after is None else after)
         return show.changed(done, status="DROPPED" if statement.verb == DROP else None)
@@ -243,19 +244,25 @@ class Statements:
         )
         rows = []
         for schedule in self._meant(statement):
-            with suppress(Unknown) if statement.query is not None else nullcontext():
+            with suppress(Unknown) if statement.schedule is None else nullcontext():
                 rows.append((schedule.id, schedule.name, act(schedule.name, statement.reason)))
         columns = (Column("id", INTEGER), Column("label"), Column("runs", INTEGER))
         return Result(columns=columns, rows=tuple(rows))
 
-    def _meant(self, statement: ChangeSchedules | ChangeRuns) -> list[Schedule]:
+    def _meant(self, statement: Changes) -> list[Schedule]:
         """The schedules that a statement is about."""
+        if statement.schedule is None:
+            found = self.look_up(statement).found or ()
+            return list(self._existing(found))
+        if_exists = isinstance(statement, ChangeSchedules) and statement.if_exists
+        with suppress(Unknown) if if_exists else nullcontext():
+            return [self._schedule(statement.schedule)]
+        return []
+
+    def look_up(self, statement: Changes) -> Changes:
+        """The statement with the schedules that its query finds, and without the query."""
         if statement.query is None:
-            assert statement.schedule is not None
-            if_exists = isinstance(statement, ChangeSchedules) and statement.if_exists
-            with suppress(Unknown) if if_exists else nullcontext():
-                return [self._schedule(statement.schedule)]
-            return []
+            return statement
         found = self.control.select(statement.query)
         if len(found.columns) != 1:
             raise Invalid(
@@ -264,12 +271,16 @@ class Statements:
             )
         if found.more:
             raise Invalid(f"the query gives more than {SELECT_ROWS:,} rows; narrow it")
-        meant: dict[int, Schedule] = {}
+        meant: dict[int, None] = {}
         for (which,) in found.rows:
             with suppress(Unknown):
-                one = self._by_value(which)
-                meant.setdefault(one.id, one)
-        return list(meant.values())
+                meant[self._by_value(which).id] = None
+        return replace(statement, query=None, found=tuple(meant))
+
+    def _existing(self, numbers: Iterable[int]) -> Iterator[Schedule]:
+        for number in numbers:
+            with suppress(Unknown):
+                yield self._by_id(number)
 
     def _by_value(self, which: object) -> Schedule:
         if isinstance(which, bool) or not isinstance(which, int | str):

@@ -115,7 +115,8 @@ class AlterSchedule(Operation):
 
     @property
     def role(self) -> str:
-        return OPERATOR if self.body is None else ADMIN
+        """Who says as whom SQL runs says as much as who says which."""
+        return ADMIN if self.body is not None or "run_as" in self.options else OPERATOR
 
 
 PAUSE, RESUME, DROP, CANCEL = "PAUSE", "RESUME", "DROP", "CANCEL"
@@ -123,11 +124,13 @@ PAUSE, RESUME, DROP, CANCEL = "PAUSE", "RESUME", "DROP", "CANCEL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSchedules(Operation):
-    """PAUSE, RESUME or DROP: one schedule, or those that a query finds."""
+    """PAUSE, RESUME or DROP: one schedule, or those that a query finds. `found` are the numbers
+    of those that it found already."""
 
     verb: str
     schedule: str | None = None
     query: str | None = None
+    found: tuple[int, ...] | None = None
     reason: str | None = None
     if_exists: bool = False
 
@@ -139,6 +142,7 @@ class ChangeRuns(Operation):
     verb: str
     schedule: str | None = None
     query: str | None = None
+    found: tuple[int, ...] | None = None
     reason: str | None = None
 
 

@@ -37,6 +37,11 @@ def load_migrations(engine: str, substitutions: Mapping[str, str]) -> list[tuple
     return sorted(found)
 
 
+def load_script(engine: str, name: str, substitutions: Mapping[str, str]) -> str:
+    """A script of an engine's own, with the substitutions made."""
+    return substitute((_HERE / engine / name).read_text("utf-8"), substitutions)
+
+
 def substitute(sql: str, substitutions: Mapping[str, str]) -> str:
     for name, value in substitutions.items():
         sql = sql.replace("{" + name + "}", value)

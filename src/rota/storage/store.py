@@ -9,6 +9,7 @@ from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
 from rota.model.result import Result
 from rota.storage.engine import Clock, Engine, Probe
+from rota.storage.scripts.answer import AnswerScript
 from rota.storage.scripts.bench import BenchScript
 from rota.storage.scripts.catalog import CatalogScript
 from rota.storage.scripts.claim import ClaimScript
@@ -37,6 +38,7 @@ class Store(
     FiguresScript,
     ControlScript,
     LedgerScript,
+    AnswerScript,
     CatalogScript,
     LookScript,
     TokenScript,
@@ -50,6 +52,15 @@ class Store(
     def pending_migrations(self) -> list[tuple[str, str]]:
         """(name, SQL) of what `migrate` would apply."""
         return self.engine.pending_migrations()
+
+    def grant_roles(self) -> None:
+        """Make the roles of viewers, operators and workers, or renew what they may."""
+        raise Invalid("a file has no roles: who may write to it may do everything")
+
+    @property
+    def roles_sql(self) -> str:
+        """What `grant_roles` would run."""
+        raise Invalid("a file has no roles: who may write to it may do everything")
 
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""

@@ -972,6 +972,35 @@ SELECT nextval('{prefix}audit_id'), {now}, a."by", a.via, a.action, a.thing, a.r
 SELECT id, "at", "by", via, action, thing, reason, before, after FROM {prefix}audit
  WHERE id < :before ORDER BY id DESC LIMIT :limit;
 
+------------------------------------------------------------------------------- control rows
+
+-- name: asked_rows
+SELECT id, statement, requested_by, role FROM {views}control
+ WHERE status = 'asked' ORDER BY id LIMIT :limit;
+
+-- name: lock_asked_row
+SELECT id FROM {views}control WHERE id = :id AND status = 'asked';
+
+-- name: answer_row
+UPDATE {views}control
+   SET status = :status, answered_at = {now}, statement = :kept, rows = :rows, more = :more,
+       error = :error
+ WHERE id = :id AND status = 'asked'
+RETURNING id;
+
+-- name: old_answered_rows
+SELECT id FROM {views}control
+ WHERE status <> 'asked'
+   AND (answered_at < {now} - to_microseconds(CAST(:age_seconds::DOUBLE * 1000000 AS BIGINT))
+        OR id <= (SELECT id FROM {views}control ORDER BY id DESC LIMIT 1 OFFSET :keep))
+ ORDER BY id LIMIT :limit;
+
+-- name: delete_answered_rows
+DELETE FROM {views}control
+ WHERE status <> 'asked'
+   AND id IN (SELECT a.id FROM (SELECT unnest(from_json_strict(:rows, '[{"id": "BIGINT"}]'),
+                                              recursive := true)) AS a);
+
 -------------------------------------------------------------------------- workers and locks
 
 -- name: put_worker

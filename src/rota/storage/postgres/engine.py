@@ -31,12 +31,14 @@ from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.postgres.wake import Listener, Notifier, delivers
-from rota.storage.statements import load_migrations, load_statements
+from rota.storage.statements import load_migrations, load_script, load_statements
 
 TRIES = 5
 RETRY_SECONDS = 0.02
 # Many processes may start at once; the others wait while one of them migrates.
 MIGRATE_TIMEOUT = "10min"
+
+ROLES = "roles"  # a key of `meta`: this store has them
 
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -262,6 +264,8 @@ class PostgresEngine:
         for number, name, sql in load_migrations("postgres", self._substitutions):
             if self.write("migrate", partial(self._migrate, number=number, sql=sql)):
                 applied.append(f"{number:04}_{name}")
+        if applied and ROLES in self._read(PostgresTransaction.meta):
+            self.grant_roles()  # what is new has no grants yet
         return applied
 
     def _migrate(self, tx: Transaction, number: int, sql: str) -> bool:
@@ -278,6 +282,20 @@ class PostgresEngine:
             for key, value in {"installation": str(uuid.uuid4()), **tx.home()}.items():
                 tx.all("set_meta", key=key, value=value)
         return True
+
+    @property
+    def roles_sql(self) -> str:
+        return load_script("postgres", "roles.sql", self._substitutions)
+
+    def grant_roles(self) -> None:
+        """Make the roles of viewers, operators and workers, and give them what they may."""
+
+        def work(tx: Transaction) -> None:
+            assert isinstance(tx, PostgresTransaction)
+            tx.script(self.roles_sql)
+            tx.all("set_meta", key=ROLES, value="on")
+
+        self.write("grant_roles", work)
 
     def pending_migrations(self) -> list[tuple[str, str]]:
         current = self._version()

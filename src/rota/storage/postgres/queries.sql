@@ -1179,6 +1179,33 @@ SELECT {now}, a.by, a.via, a.action, a.thing, a.reason, a.before, a.after
 SELECT id, at, by, via, action, thing, reason, before, after FROM {prefix}audit
  WHERE id < :before ORDER BY id DESC LIMIT :limit;
 
+------------------------------------------------------------------------------- control rows
+
+-- name: asked_rows
+SELECT id, statement, requested_by, role FROM {views}control
+ WHERE status = 'asked' ORDER BY id LIMIT :limit;
+
+-- name: lock_asked_row
+-- No row: it is answered, or somebody is just doing so.
+SELECT id FROM {views}control WHERE id = :id AND status = 'asked' FOR UPDATE SKIP LOCKED;
+
+-- name: answer_row
+UPDATE {views}control
+   SET status = :status, answered_at = {now}, statement = :kept, rows = :rows::json, more = :more,
+       error = :error
+ WHERE id = :id AND status = 'asked'
+RETURNING id;
+
+-- name: old_answered_rows
+SELECT id FROM {views}control
+ WHERE status <> 'asked'
+   AND (answered_at < (SELECT {now}) - make_interval(secs => :age_seconds)
+        OR id <= (SELECT id FROM {views}control ORDER BY id DESC LIMIT 1 OFFSET :keep))
+ ORDER BY id LIMIT :limit;
+
+-- name: delete_answered_rows
+DELETE FROM {views}control WHERE id = ANY (:id::bigint[]) AND status <> 'asked';
+
 -------------------------------------------------------------------------- workers and locks
 
 -- name: put_worker

@@ -39,6 +39,13 @@ class PostgresStore(Store):
         # The template that was enqueued last, with its values as PostgreSQL reads them.
         self._bound: tuple[NewRun | None, dict[str, str | None]] = (None, {})
 
+    def grant_roles(self) -> None:
+        self.engine.grant_roles()
+
+    @property
+    def roles_sql(self) -> str:
+        return self.engine.roles_sql
+
     def claim(
         self,
         worker_id: str,

@@ -809,6 +809,33 @@ VALUES ({now}, :by, :via, :action, :thing, :reason, :before, :after);
 SELECT id, at, by, via, action, thing, reason, before, after FROM {prefix}audit
  WHERE id < :before ORDER BY id DESC LIMIT :limit;
 
+------------------------------------------------------------------------------- control rows
+
+-- name: asked_rows
+SELECT id, statement, requested_by, role FROM {views}control
+ WHERE status = 'asked' ORDER BY id LIMIT :limit;
+
+-- name: lock_asked_row
+SELECT id FROM {views}control WHERE id = :id AND status = 'asked';
+
+-- name: answer_row
+UPDATE {views}control
+   SET status = :status, statement = :kept, rows = :rows, more = :more, error = :error,
+       answered_at = strftime('%Y-%m-%d %H:%M:%S', {now} / 1000000, 'unixepoch')
+                     || printf('.%06dZ', {now} % 1000000)
+ WHERE id = :id AND status = 'asked'
+RETURNING id;
+
+-- name: old_answered_rows
+SELECT id FROM {views}control
+ WHERE status <> 'asked'
+   AND (answered_at < strftime('%Y-%m-%d %H:%M:%S', {now} / 1000000 - :age_seconds, 'unixepoch')
+        OR id <= (SELECT id FROM {views}control ORDER BY id DESC LIMIT 1 OFFSET :keep))
+ ORDER BY id LIMIT :limit;
+
+-- name: delete_answered_rows
+DELETE FROM {views}control WHERE id = :id AND status <> 'asked';
+
 -------------------------------------------------------------------------- workers and locks
 
 -- name: put_worker

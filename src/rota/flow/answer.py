@@ -1,0 +1,76 @@
+"""Answer control rows: statements that clients insert into a table of the store.
+
+What a row asks for and its answer are one transaction, so it is done once, whoever dies where. A
+row that cannot be done is answered too: one bad statement keeps no other waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from rota.errors import RotaError, Unavailable
+from rota.model.control_row import Asked, Reply, failed
+from rota.model.redact import redact_text
+from rota.storage.protocol import Storage
+
+log = logging.getLogger("rota.answer")
+
+BATCH = 20
+# Below the second that is promised, also where no wake is heard.
+LONGEST_INTERVAL = 0.5
+
+
+class Plan(Protocol):
+    """A statement that was understood, and may be done."""
+
+    kept: str
+
+    def do(self, storage: Storage) -> Reply:
+        """All of it on this storage. May be called again, when what it did was undone."""
+
+    def done(self) -> None:
+        """It was committed: tell those who should hear of it."""
+
+
+MakePlan = Callable[[Asked], Plan]
+
+
+class Answer:
+    """`plan` reads a statement and checks who asks; it raises what is wrong with it."""
+
+    def __init__(self, storage: Storage, *, plan: MakePlan, interval: float) -> None:
+        self.storage, self.plan = storage, plan
+        self.interval = min(interval, LONGEST_INTERVAL)
+
+    def step(self) -> float:
+        """0.0 while there may be more. Rows that others are just answering are not waited for."""
+        asked = self.storage.asked(limit=BATCH)
+        answered = [self._answer(one) for one in asked]
+        return 0.0 if len(asked) == BATCH and any(answered) else self.interval
+
+    def _answer(self, asked: Asked) -> bool:
+        kept = redact_text(asked.statement)
+        try:
+            plan = self.plan(asked)
+        except RotaError as fault:
+            return self._refuse(asked, kept, fault)
+        except Exception as fault:  # isolated: whatever it is, the next row is another one
+            log.exception("control row %d cannot be read", asked.id)
+            return self._refuse(asked, kept, fault)
+        try:
+            reply = self.storage.answer(asked.id, plan.do, lambda fault: failed(plan.kept, fault))
+        except Unavailable:
+            raise  # nothing is done, or all of it with its answer: the next look tells
+        except Exception as fault:
+            log.exception("control row %d cannot be done", asked.id)
+            return self._refuse(asked, plan.kept, fault)
+        if reply is not None:
+            plan.done()
+        return reply is not None
+
+    def _refuse(self, asked: Asked, kept: str, fault: Exception) -> bool:
+        """Nothing was done. If the database is away this fails as well, and the row waits."""
+        reply = failed(kept, fault)
+        return self.storage.answer(asked.id, lambda _: reply, lambda _: reply) is not None

@@ -1,0 +1,52 @@
+"""A control row: a statement that somebody inserted into a table, and its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from rota.model.limits import CONTROL_BYTES, CONTROL_ROWS, ERROR_LENGTH, clip
+from rota.model.redact import redact_text
+from rota.model.result import Result
+
+DONE, FAILED = "done", "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`role` is what the database says of who asks: admin or operator."""
+
+    id: int
+    statement: str
+    requested_by: str | None
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """`kept` is the statement without its secrets: the row stays for a while."""
+
+    status: str
+    kept: str
+    rows: str | None = None
+    more: bool = False
+    error: str | None = None
+
+
+def done(kept: str, result: Result) -> Reply:
+    """The first rows of a result, as a list of objects."""
+    records = result.records()[:CONTROL_ROWS]
+    told = _encode(records)
+    while len(told) > CONTROL_BYTES and records:
+        records = records[: len(records) // 2]
+        told = _encode(records)
+    more = result.more or len(records) < len(result.rows)
+    return Reply(status=DONE, kept=kept, rows=told.decode(), more=more)
+
+
+def failed(kept: str, fault: Exception) -> Reply:
+    return Reply(status=FAILED, kept=kept, error=clip(redact_text(str(fault)), ERROR_LENGTH))
+
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode

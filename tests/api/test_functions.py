@@ -1,0 +1,439 @@
+"""PostgreSQL's functions: what Python does, from any language, in the caller's own transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+import rota
+from rota.executors.registry import BUILT_IN
+from rota.model.limits import PAYLOAD_BYTES, PAYLOAD_DEPTH, REASON_LENGTH
+from rota.model.retry import Retry
+from tests.api.support import wait_until
+from tests.api.test_sql_jobs import ended
+
+Connection = psycopg.Connection[Any]
+# What differs from call to call, or says who called.
+OWN = {"seq", "id", "created_by"}
+INSTANTS = {"due_at", "created_at", "queued_at"}
+
+
+@pytest.fixture
+def app(copied_database: str) -> Iterator[rota.Rota]:
+    app = rota.Rota(copied_database)
+
+    @app.job(queue="mail", priority=3, max_attempts=5)
+    def send(to: str, copies: int = 1, *, tags: list[str] | None = None) -> None: ...
+
+    @app.job(concurrency_key="one at a time", concurrency_limit=2)
+    def careful() -> None: ...
+
+    @app.job
+    def anything(**kwargs: Any) -> None: ...
+
+    app.load()
+    yield app
+    app.stop(grace="0s")
+
+
+@pytest.fixture
+def client(copied_database: str) -> Iterator[Connection]:
+    """Not in autocommit: a transaction is open until it is committed or rolled back."""
+    with psycopg.connect(copied_database) as connection:
+        yield connection
+        connection.rollback()
+
+
+def call(connection: Connection, text: str, *values: Any) -> Any:
+    row = connection.execute(f"SELECT {text}", values).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def stored(connection: Connection, run_id: object) -> dict[str, Any]:
+    cursor = connection.execute("SELECT * FROM rota_data.runs WHERE id = %s", (str(run_id),))
+    row = cursor.fetchone()
+    assert row is not None
+    return dict(zip([column.name for column in cursor.description or ()], row, strict=True))
+
+
+def audit(app: rota.Rota, action: str) -> list[tuple[str, str, str, Any]]:
+    return [
+        (one["by"], one["via"], one["thing"], one["after"])
+        for one in app.control.audit()
+        if one["action"] == action
+    ]
+
+
+# enqueue
+
+
+SAME: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("send", {"to": "a@example.org"}, {}, ""),
+    ("send", {"to": "ü \"quoted\" \\ {a, b: c}", "copies": 2, "tags": ["x", " y "]}, {}, ""),
+    ("careful", {}, {}, ""),
+    ("anything", {"deep": {"a": [1, 2.5, None, True, -7]}, "n": 2**63}, {}, ""),
+    (
+        "send", {"to": "a"}, {"delay": "90s", "priority": -1, "queue": "other", "max_attempts": 2},
+        "delay => '90s', priority => -1, queue => 'other', max_attempts => 2",
+    ),
+    (
+        "send", {"to": "a"}, {"concurrency_key": "k", "concurrency_limit": 4, "timeout": "1h0.5s"},
+        "concurrency_key => 'k', concurrency_limit => 4, timeout => '1 hour 0.5 seconds'",
+    ),
+    (
+        "send", {"to": "a"}, {"at": "2099-01-01T00:00:00Z", "correlation_id": "c"},
+        "at => '2099-01-01T00:00:00Z', correlation_id => 'c'",
+    ),
+    ("send", {"to": "a"}, {"at": "2001-01-01T00:00:00Z"}, "at => '2001-01-01T00:00:00Z'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("job", "args", "options", "told"), SAME)
+def test_the_row_is_the_one_that_python_writes(
+    app: rota.Rota, client: Connection, job: str, args: Any, options: Any, told: str
+) -> None:
+    with client.transaction():
+        theirs = stored(client, app.enqueue(job, args, connection=client, **options).id)
+        named = f", {told}" if told else ""
+        ours = stored(client, call(client, f"rota.enqueue(%s, %s{named})", job, json.dumps(args)))
+        assert {k: v for k, v in ours.items() if k not in OWN | INSTANTS} == {
+            k: v for k, v in theirs.items() if k not in OWN | INSTANTS
+        }
+        texts = client.execute("SELECT args::text FROM rota_data.runs ORDER BY seq").fetchall()
+        assert sorted(texts[0][0]) == sorted(texts[1][0]), "the same characters"
+        for one in (ours, theirs):  # the same relations between the instants
+            one["waits"] = one["due_at"] - one["created_at"]
+        assert abs(ours["waits"] - theirs["waits"]) < timedelta(seconds=5)
+        assert (ours["queued_at"] is None) == (theirs["queued_at"] is None)
+        assert ours["created_by"] == client.info.user
+        assert ours["id"].version == theirs["id"].version == 7
+        assert not client.execute("SELECT 1 FROM rota_data.slots").fetchall()
+
+
+def test_a_run_exists_exactly_if_the_caller_commits(app: rota.Rota, client: Connection) -> None:
+    with client.transaction(force_rollback=True):
+        gone = call(client, "rota.enqueue('send', '{\"to\": \"a\"}')")
+    with pytest.raises(rota.Unknown):
+        app.control.run(str(gone))
+    with client.transaction():
+        run_id = str(call(client, "rota.enqueue('careful')"))
+    run = app.control.run(run_id)
+    assert (run.state, run.created_by) == ("held", client.info.user)
+    assert audit(app, "enqueue") == [(client.info.user, "function", "careful", run_id)]
+    app.start()
+    assert ended(app, run_id).state == "succeeded"
+
+
+def test_enqueue_wakes_workers_when_it_is_committed(app: rota.Rota, client: Connection) -> None:
+    with psycopg.connect(client.info.dsn, password=client.info.password, autocommit=True) as ear:
+        ear.execute("LISTEN rota_wake")
+        with client.transaction():
+            call(client, "rota.enqueue('careful', notify => false)")
+        with client.transaction():
+            call(client, "rota.enqueue('careful')")
+        with client.transaction():
+            call(client, "pg_notify('rota_wake', 'last')")
+        heard = [one.payload for one in ear.notifies(stop_after=2, timeout=20)]
+    assert heard == ["", "last"]
+
+
+def test_a_key_names_one_run(app: rota.Rota, client: Connection) -> None:
+    with client.transaction():
+        first = call(client, "rota.enqueue('careful', key => 'k')")
+        assert call(client, "rota.enqueue('careful', key => 'k')") == first
+        assert call(client, "rota.enqueue('anything', key => 'k')") != first
+    assert app.enqueue("careful", key="k").id == str(first)
+    short = app.enqueue("careful", key="short", key_ttl="1us")
+    with client.transaction():
+        assert str(call(client, "rota.enqueue('careful', key => 'short')")) != short.id
+
+
+REFUSED: dict[str, tuple[type[psycopg.Error], str]] = {
+    "'nobody'": (errors.NoDataFound, "job 'nobody' does not exist"),
+    "'send'": (errors.InvalidParameterValue, "'to' is missing (it takes to, copies, tags)"),
+    "'send', '{\"to\": 1}'": (errors.InvalidParameterValue, "'to' must be string, not number"),
+    "'send', '{\"to\": \"a\", \"copies\": 1.5}'": (
+        errors.InvalidParameterValue, "'copies' must be integer, not number",
+    ),
+    "'send', '{\"to\": \"a\", \"copies\": true, \"nonsense\": 1}'": (
+        errors.InvalidParameterValue,
+        "'copies' must be integer, not boolean; 'nonsense' is unknown",
+    ),
+    "'send', '[1]'": (errors.InvalidParameterValue, "args must be a JSON object"),
+    "'anything', '{\"a\": 18446744073709551616}'": (errors.InvalidParameterValue, "past 64 bits"),
+    "'anything', '{\"a\": [-9223372036854775809]}'": (errors.InvalidParameterValue, "past 64 bits"),
+    "'careful', delay => '1s', at => now()": (errors.InvalidParameterValue, "delay or at"),
+    "'careful', delay => '-1s'": (errors.InvalidParameterValue, "delay must be"),
+    "'careful', at => 'infinity'": (errors.InvalidParameterValue, "before the year 9000"),
+    "'careful', at => '-infinity'": (errors.InvalidParameterValue, "after the year 1"),
+    "'careful', key => ''": (errors.InvalidParameterValue, "key must be text"),
+    "'careful', key => repeat('x', 513)": (errors.InvalidParameterValue, "key must be text"),
+    "'careful', priority => 1000001": (errors.InvalidParameterValue, "priority must be"),
+    "'careful', queue => 'no way'": (errors.InvalidParameterValue, "queue is not a valid name"),
+    "'careful', queue => E'a\\n'": (errors.InvalidParameterValue, "queue is not a valid name"),
+    "'careful', concurrency_limit => 0": (errors.InvalidParameterValue, "concurrency_limit"),
+    "'careful', max_attempts => 0": (errors.InvalidParameterValue, "max_attempts"),
+    "'careful', timeout => '0'": (errors.InvalidParameterValue, "timeout must be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", REFUSED)
+def test_enqueue_refuses_what_python_refuses(app: rota.Rota, client: Connection, told: str) -> None:
+    kind, message = REFUSED[told]
+    with pytest.raises(kind) as fault, client.transaction():
+        call(client, f"rota.enqueue({told})")
+    assert message in str(fault.value)
+    assert app.control.runs() == []
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_payloads_have_the_limits_of_every_enqueue(
+    app: rota.Rota, client: Connection, more: int
+) -> None:
+    """At the limit both take it, past it neither does."""
+    deep: Any = 1
+    for _ in range(PAYLOAD_DEPTH - 2 + more):
+        deep = [deep]
+    long = "x" * (PAYLOAD_BYTES - len('{"a":""}') + more)
+    for args in ({"a": deep}, {"a": long}):
+        outcomes = []
+        for refusal, enqueue in (
+            (rota.Invalid, partial(app.enqueue, "anything", args)),
+            (
+                errors.InvalidParameterValue,
+                partial(call, client, "rota.enqueue('anything', %s)", json.dumps(args)),
+            ),
+        ):
+            try:
+                with client.transaction():
+                    enqueue()
+            except refusal:
+                outcomes.append("refused")
+            else:
+                outcomes.append("taken")
+        assert outcomes == ["refused" if more else "taken"] * 2
+
+
+# trigger
+
+
+def test_trigger_stands_in_the_line_of_its_job(app: rota.Rota, client: Connection) -> None:
+    theirs = app.control.trigger_job("anything", {"a": 1})
+    with client.transaction():
+        ours = call(client, "rota.trigger_job('anything', '{\"a\": 1}')")
+        row, same = stored(client, ours), stored(client, theirs.id)
+        different = {k for k in row if row[k] != same[k]} - OWN - INSTANTS
+        # Python took the slot; a caller's transaction leaves that to a process.
+        assert different == {"state", "wanted_key"}
+        assert (row["state"], row["wanted_key"]) == ("held", "o/job anything")
+        forced = call(client, "rota.trigger_job('anything', force => true)")
+        assert stored(client, forced)["state"] == "queued"
+    assert audit(app, "trigger")[:2] == [
+        (client.info.user, "function", "anything", str(forced)),
+        (client.info.user, "function", "anything", str(ours)),
+    ]
+    app.start()
+    for run_id in (theirs.id, str(ours), str(forced)):
+        assert ended(app, run_id).state == "succeeded"
+    with pytest.raises(errors.NoDataFound), client.transaction():
+        call(client, "rota.trigger_job('nobody')")
+
+
+# pause and resume
+
+
+def changes(app: rota.Rota, name: str) -> list[dict[str, Any]]:
+    found = app.control.changes(name)
+    return [
+        {**one, "before": _json(one["before"]), "after": _json(one["after"])}
+        for one in reversed(found)
+    ]
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+@pytest.fixture
+def two(app: rota.Rota) -> tuple[str, str]:
+    """Two schedules that are alike; every kind of value is somewhere in them."""
+    options = {
+        "starts_at": datetime(2020, 1, 1, 2, 3, 4, 567, tzinfo=UTC), "ends_at": "2098-01-01T00:00Z",
+        "jitter": "90s", "args": {"b": 1, "a": None}, "retry": Retry(max_attempts=7),
+        "queue_max": 2, "priority": 4, "owner": "me", "timezone": "Europe/Berlin",
+    }  # fmt: skip
+    for name in ("one", "two"):
+        app.schedule(name, job="anything", cron="0 3 * * *", **options)
+    app.load()
+    return "one", "two"
+
+
+def test_pause_and_resume_leave_what_control_leaves(
+    app: rota.Rota, client: Connection, two: tuple[str, str]
+) -> None:
+    one, other = two
+    app.control.pause(one, "why")
+    app.control.resume(one, "again")
+    with client.transaction():
+        assert call(client, "rota.pause_schedule(%s, 'why')", other)
+        assert call(client, "rota.pause_schedule(%s, 'why')", other) is False
+    paused = app.control.schedule(other)
+    assert (paused.paused, paused.paused_by, paused.paused_reason) == (
+        True, client.info.user, "why",
+    )  # fmt: skip
+    assert paused.state == f"paused by {client.info.user}: why"
+    assert paused.paused_at is not None
+    with client.transaction():
+        assert call(client, "rota.resume_schedule(%s, 'again')", other)
+        assert call(client, "rota.resume_schedule(%s)", other) is False
+    resumed = app.control.schedule(other)
+    assert (resumed.paused, resumed.paused_by, resumed.paused_at) == (False, None, None)
+    assert resumed.next_fire_at == app.control.schedule(one).next_fire_at
+    told = {name: changes(app, name) for name in two}
+    for mine, theirs in zip(told[one], told[other], strict=True):
+        for row in (mine, theirs):
+            for side in ("before", "after"):
+                if row[side] is not None:
+                    assert row[side].pop("name") in two
+        own = ("id", "schedule_id", "name", "at", "by")
+        assert {k: v for k, v in mine.items() if k not in own} == {
+            k: v for k, v in theirs.items() if k not in own
+        }
+    assert told[other][-1]["by"] == client.info.user
+    assert [row["action"] for row in told[other]] == ["create", "pause", "resume"]
+    who = {(by, via) for by, via, thing, _ in audit(app, "pause_schedule") if thing == other}
+    assert who == {(client.info.user, "function")}
+
+
+def test_a_pause_that_is_rolled_back_never_was(
+    app: rota.Rota, client: Connection, two: tuple[str, str]
+) -> None:
+    with client.transaction(force_rollback=True):
+        call(client, "rota.pause_schedule('one')")
+    assert not app.control.schedule("one").paused
+    assert len(app.control.changes("one")) == 1
+
+
+def test_resume_after_missed_occurrences_is_done_by_a_process(
+    app: rota.Rota, client: Connection, two: tuple[str, str]
+) -> None:
+    app.control.pause("one", None)
+    with client.transaction():
+        client.execute(
+            "UPDATE rota_data.schedules SET next_fire_at = now() - interval '3 days' "
+            "WHERE name = 'one'"
+        )
+        assert call(client, "rota.resume_schedule('one', 'it''s time')")
+    assert app.control.schedule("one").paused, "nobody is there to do it"
+    app.start()
+    wait_until(lambda: not app.control.schedule("one").paused, "it was resumed")
+    next_fire_at = app.control.schedule("one").next_fire_at
+    assert next_fire_at is not None
+    assert next_fire_at > app.control.now()
+    assert app.control.occurrences("one")[0]["outcome"] == "missed"
+    (change, *_) = app.control.changes("one")
+    assert (change["action"], change["by"], change["reason"]) == (
+        "resume", client.info.user, "it's time",
+    )  # fmt: skip
+
+
+def test_unknown_schedules_and_long_reasons_are_refused(
+    app: rota.Rota, client: Connection, two: tuple[str, str]
+) -> None:
+    for function in ("pause_schedule", "resume_schedule"):
+        with pytest.raises(errors.NoDataFound, match="schedule 'x' does"), client.transaction():
+            call(client, f"rota.{function}('x')")
+    with pytest.raises(errors.InvalidParameterValue, match="limit is 2000"), client.transaction():
+        call(client, "rota.pause_schedule('one', %s)", "x" * (REASON_LENGTH + 1))
+
+
+# cancel
+
+
+def test_cancel_ends_what_waits_and_gives_its_slot_back(app: rota.Rota, client: Connection) -> None:
+    first, second = (app.control.trigger_job("anything").id for _ in range(2))
+    assert [app.control.run(one).state for one in (first, second)] == ["queued", "held"]
+    with client.transaction():
+        assert call(client, "rota.cancel_run(%s, 'not today')", first) == "cancelled"
+    run = app.control.run(first)
+    assert (run.state, run.reason) == ("cancelled", "not today")
+    assert run.finished_at is not None
+    again = app.control.cancel(app.control.trigger_job("anything").id, "not today")
+    same = ("reason", "error", "wanted_key", "attempt", "worker_id", "result")
+    assert [getattr(run, name) for name in same] == [getattr(again, name) for name in same]
+    assert audit(app, "cancel_run")[-1][:3] == (client.info.user, "function", first)
+    app.start()
+    assert ended(app, second).state == "succeeded", "it was admitted"
+    for state in ("cancelled", "succeeded"):
+        run_id = first if state == "cancelled" else second
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match=state), client.transaction():
+            call(client, "rota.cancel_run(%s)", run_id)
+    with pytest.raises(errors.NoDataFound), client.transaction():
+        call(client, "rota.cancel_run(gen_random_uuid())")
+
+
+def test_cancel_of_a_running_run_only_asks(app: rota.Rota, client: Connection) -> None:
+    run_id = app.enqueue("careful").id
+    (claimed,) = app.storage.claim(
+        "w", queues=(), jobs=["careful"], limit=1, lease=timedelta(minutes=1)
+    )
+    with client.transaction():
+        assert call(client, "rota.cancel_run(%s)", run_id) == "running"
+    run = app.control.run(run_id)
+    assert (run.state, run.reason) == ("running", f"cancelled by {client.info.user}")
+    assert run.cancel_requested_at is not None
+    assert app.storage.cancel_requests([claimed.seq]) == [claimed.seq]
+
+
+def test_a_run_whose_executor_is_somebody_elses_is_cancelled_where_that_is(
+    app: rota.Rota, client: Connection
+) -> None:
+    run_id = app.enqueue("careful").id
+    with client.transaction():
+        client.execute("UPDATE rota_data.jobs SET executor = 'theirs' WHERE name = 'careful'")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="'theirs'"), client.transaction():
+        call(client, "rota.cancel_run(%s)", run_id)
+    source = client.execute("SELECT prosrc FROM pg_proc WHERE proname = 'cancel_run'").fetchone()
+    assert source is not None
+    for name in BUILT_IN:
+        assert f"'{name}'" in source[0]
+
+
+# Safety
+
+
+def test_functions_are_closed_and_cannot_be_led_astray(client: Connection, app: rota.Rota) -> None:
+    found = client.execute(
+        """SELECT p.proname, p.prosecdef, p.proconfig, p.pronamespace::regnamespace::text,
+                  has_function_privilege('public', p.oid, 'EXECUTE')
+             FROM pg_proc AS p
+            WHERE p.pronamespace::regnamespace::text IN ('rota', 'rota_data')"""
+    ).fetchall()
+    public = {name for name, _, _, schema, _ in found if schema == "rota"}
+    assert public == {
+        "enqueue", "trigger_job", "pause_schedule", "resume_schedule", "cancel_run",
+    }  # fmt: skip
+    for name, definer, config, schema, everybody in found:
+        assert definer == (schema == "rota"), name
+        assert config == ["search_path=pg_catalog, pg_temp"], name
+        assert not everybody, name
+
+
+def test_another_schema_has_functions_of_its_own(copied_database: str, client: Connection) -> None:
+    shop = rota.Rota(copied_database, schema="shop")
+    shop.job("sell")(lambda: None)
+    shop.load()
+    with client.transaction():
+        run_id = str(call(client, "shop.enqueue('sell')"))
+        with pytest.raises(errors.NoDataFound), client.transaction():
+            call(client, "rota.enqueue('sell')")
+    assert shop.control.run(run_id).job == "sell"
+    shop.close()

@@ -1,0 +1,203 @@
+"""Answer: what a control row asks for happens once, with its answer, whoever dies where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rota.storage.scripts.answer as answer
+from rota.errors import Conflict, RotaError, Unavailable
+from rota.model.control_row import Reply, done, failed
+from rota.model.limits import CONTROL_BYTES, CONTROL_ROWS, STATEMENT_LENGTH
+from rota.model.result import Column, Result
+from rota.storage.store import Store
+from tests.conformance.support import (
+    CONTROL,
+    ME,
+    Place,
+    VirtualClock,
+    enqueue,
+    put_schedule,
+    states,
+    together,
+)
+
+OK = Reply(status="done", kept="as asked")
+
+
+def ask(place: Place, statement: str = "PAUSE SCHEDULE schedule") -> None:
+    place.execute(f"INSERT INTO {CONTROL[place.engine]} (statement) VALUES ('{statement}')")
+
+
+def rows(place: Place, columns: str = "status, statement, error") -> list[tuple[Any, ...]]:
+    return place.execute(f"SELECT {columns} FROM {CONTROL[place.engine]} ORDER BY id")
+
+
+def refuse(fault: RotaError) -> Reply:
+    return failed("as asked", fault)
+
+
+def pausing(store: Any) -> Reply:
+    store.pause_schedule("schedule", "by row", ME)
+    return OK
+
+
+def answer_all(store: Store, do: Callable[[Any], Reply] = pausing) -> list[Reply | None]:
+    return [store.answer(one.id, do, refuse) for one in store.asked(limit=100)]
+
+
+def test_a_row_is_done_and_answered(store: Store, place: Place) -> None:
+    put_schedule(store)
+    ask(place)
+    (asked,) = store.asked(limit=9)
+    assert asked.statement == "PAUSE SCHEDULE schedule"
+    assert asked.role == "admin"
+    assert answer_all(store) == [OK]
+    assert store.schedule_named("schedule").paused
+    assert rows(place) == [("done", "as asked", None)]
+    assert store.asked(limit=9) == []
+    assert store.answer(asked.id, pausing, refuse) is None
+
+
+def test_the_oldest_rows_come_first(store: Store, place: Place) -> None:
+    for number in range(3):
+        ask(place, f"statement {number}")
+    assert [one.statement for one in store.asked(limit=2)] == ["statement 0", "statement 1"]
+
+
+def test_of_many_who_try_one_does_it(store: Store, place: Place) -> None:
+    ask(place)
+    (asked,) = store.asked(limit=9)
+    calls = []
+
+    def do(_: Any) -> Reply:
+        calls.append(1)
+        return OK
+
+    others = [place.open() for _ in range(4)]
+    replies = together(*[lambda one=one: one.answer(asked.id, do, refuse) for one in others])
+    assert sorted(map(str, replies)) == sorted(map(str, [OK, None, None, None]))
+    assert calls == [1]
+
+
+def test_what_it_raises_undoes_what_it_did_and_is_the_answer(store: Store, place: Place) -> None:
+    put_schedule(store)
+    ask(place)
+
+    def do(joined: Any) -> Reply:
+        pausing(joined)
+        raise Conflict("half way")
+
+    (reply,) = answer_all(store, do)
+    assert reply is not None
+    assert not store.schedule_named("schedule").paused
+    assert rows(place) == [("failed", "as asked", "half way")]
+
+
+def test_a_part_that_fails_and_is_caught_leaves_nothing_and_the_rest_stays(
+    store: Store, place: Place
+) -> None:
+    run_id = enqueue(store)
+    ask(place)
+
+    def do(joined: Any) -> Reply:
+        joined.cancel_run(run_id, None, ME)
+        for _ in range(2):
+            with pytest.raises(Conflict):
+                joined.cancel_run(run_id, None, ME)
+        joined.pause_queue("default", None, ME)
+        return OK
+
+    assert answer_all(store, do) == [OK]
+    assert states(store, [run_id]) == ["cancelled"]
+    assert store.list_queues(limit=9)[0]["paused"]
+    actions = [row["action"] for row in store.list_audit(limit=9)]
+    assert (actions.count("cancel_run"), actions.count("pause_queue")) == (1, 1)
+
+
+def test_a_row_waits_while_the_database_is_away(store: Store, place: Place) -> None:
+    put_schedule(store)
+    ask(place)
+
+    def do(joined: Any) -> Reply:
+        pausing(joined)
+        raise Unavailable("for a while")
+
+    with pytest.raises(Unavailable):
+        answer_all(store, do)
+    assert not store.schedule_named("schedule").paused
+    assert [row[0] for row in rows(place)] == ["asked"]
+    assert answer_all(store) == [OK]
+
+
+def test_there_is_a_limit_to_what_one_row_changes(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_schedule(store)
+    ask(place)
+    ask(place)
+    monkeypatch.setattr(answer, "CONTROL_CHANGES", 2)
+
+    def do(joined: Any) -> Reply:
+        for name in ("one", "two", "three"):
+            joined.pause_queue(name, None, ME)
+        return OK
+
+    answer_all(store, do)
+    assert "more than 2 changes at once" in rows(place)[0][2]
+    monkeypatch.setattr(answer, "CONTROL_SECONDS", 0.0)
+    ask(place)
+    answer_all(store, do)
+    assert "longer than 0 s at once" in rows(place)[-1][2]
+    assert [row["name"] for row in store.list_queues(limit=9)] == ["default"]
+
+
+def test_old_answers_are_deleted_and_nothing_that_waits(
+    store: Store, place: Place, clock: VirtualClock
+) -> None:
+    for number in range(4):
+        ask(place, f"statement {number}")
+    answered = store.asked(limit=9)[1:]
+    for one in answered:
+        store.answer(one.id, lambda _: Reply(status="done", kept="x"), refuse)
+    day = 86_400.0
+    assert store.prune_answered(age_seconds=day, keep=100, limit=100) == 0
+    clock.advance("2d")
+    assert store.prune_answered(age_seconds=day, keep=100, limit=2) == 2
+    assert store.prune_answered(age_seconds=day, keep=100, limit=2) == 1
+    assert [row[0] for row in rows(place)] == ["asked"]
+    for number in range(3):
+        ask(place, f"another {number}")
+    for one in store.asked(limit=9)[1:]:
+        store.answer(one.id, lambda _: OK, refuse)
+    assert store.prune_answered(age_seconds=day, keep=2, limit=100) == 1
+    assert len(rows(place)) == 3
+
+
+def test_a_statement_that_is_too_long_is_refused_at_once(store: Store, place: Place) -> None:
+    with pytest.raises(Exception, match=r"(?i)check"):
+        ask(place, "x" * (STATEMENT_LENGTH + 1))
+    ask(place, "x" * STATEMENT_LENGTH)
+
+
+# The answer itself
+
+
+def test_an_answer_holds_the_first_rows() -> None:
+    many = Result(columns=(Column("a"),), rows=tuple((n,) for n in range(CONTROL_ROWS + 1)))
+    reply = done("kept", many)
+    assert reply.rows is not None
+    assert (reply.rows.count('"a"'), reply.more) == (CONTROL_ROWS, True)
+    wide = Result(columns=(Column("a"),), rows=tuple(("x" * 1_000,) for _ in range(CONTROL_ROWS)))
+    reply = done("kept", wide)
+    assert reply.rows is not None
+    assert 0 < len(reply.rows) <= CONTROL_BYTES
+    assert reply.more
+    assert done("kept", Result(columns=(Column("a"),), rows=((1,),))).rows == '[{"a":1}]'
+
+
+def test_the_password_of_a_url_is_in_no_answer() -> None:
+    reply = failed("kept", Conflict("cannot reach postgresql://me:secret@host/db"))
+    assert reply.error == "cannot reach postgresql://me:[redacted]@host/db"
