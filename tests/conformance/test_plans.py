@@ -55,6 +55,7 @@ LARGE = (
     "events", "audit",
 )  # fmt: skip
 LEASED = "runs_lease"
+STOPS_AT_A_LIMIT = ("count_open", "queued_jobs", "list_runs_of_state")
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -254,9 +255,29 @@ def do_read(store: Store, clock: VirtualClock) -> None:
     store.run_ids("abcd", limit=10)
 
 
+def do_look(store: Store, clock: VirtualClock) -> None:
+    """What surfaces show, however much there is."""
+    now, soon = clock(), clock() + timedelta(days=10_000)
+    at = store.follow_position()
+    told = {"seq": at["seq"] - 5, "audit_id": at["audit_id"] - 5}
+    store.changes_since(**told, since_at=now, until_at=soon, limit=100)
+    store.brief_runs([1, 2, 3])
+    for state in ("dead", "cancelled", "paused", "running"):
+        store.list_runs(state=state, limit=10)
+    store.dead_runs(before=at["seq"], limit=10)
+    store.count_by_state(now, limit=100)
+    store.look_for_problems(late_at=now, lost_at=now, limit=10)
+    store.queued_jobs(limit=100)
+    store.ended_between(now, soon, limit=10)
+    store.schedules_due(soon, limit=10)
+    store.recent_durations(["job", "other"], limit=20)
+    store.recent_outcomes([1, 2, 3], limit=30)
+    store.tail_logs(1, limit=10)
+
+
 CALLS = [
     do_fire, do_enqueue, do_promote, do_admit, do_claim, do_renew, do_settle, do_rescue, do_prune,
-    do_control, do_read,
+    do_control, do_read, do_look,
 ]  # fmt: skip
 # Statements that each call must have sent, so that a plan nobody asked for is not taken for good.
 SENT = {
@@ -276,6 +297,18 @@ SENT = {
         "list_runs_of_job",
         "list_runs_of_schedule",
         "occurrence_at",
+    },
+    "do_look": {
+        "brief_runs_after",
+        "brief_ended",
+        "list_runs_of_state",
+        "dead_runs",
+        "broken_schedules",
+        "paused_schedules",
+        "schedule_ids_due",
+        "recent_durations",
+        "recent_outcomes",
+        "audit_after",
     },
 }
 
@@ -369,6 +402,10 @@ def test_no_statement_walks_a_large_table(
     assert SENT[call.__name__] <= set(walks)
     # What is queued of a job that is not among the recent runs is looked for in the whole line.
     assert len(walks.pop("list_runs_of_job", [])) <= 1
+    # They stop at a limit, or are for what is rare: along the index of their state, and never along
+    # the table.
+    for name in STOPS_AT_A_LIMIT:
+        assert all("USING" in line or "Index" in line for line in walks.pop(name, []))
     assert {name: lines for name, lines in walks.items() if lines} == {}
 
 

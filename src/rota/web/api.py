@@ -19,6 +19,7 @@ from rota.version import VERSION
 from rota.web import document
 from rota.web.feed import Feed
 from rota.web.guard import internal
+from rota.web.metrics import Metrics
 from rota.web.problems import of_error, of_refusal, of_validation, problem
 from rota.web.routes import (
     audit,
@@ -73,6 +74,7 @@ def make_api(app: Rota, web: Web, feed: Feed, *, wrong_tokens: int | None = None
     )
     api.router.route_class = GuardedRoute
     api.state.rota, api.state.web, api.state.feed = app, web, feed
+    api.state.metrics = Metrics(app)
     api.state.doorkeeper = Doorkeeper(
         lambda: app.storage,
         port=web.port,

@@ -78,7 +78,7 @@ def _complete(operation: dict[str, Any], method: str, path: str) -> None:
     told = dict(ALWAYS)
     if role != PUBLIC or method != "GET":
         told |= CLOSED
-    if "{" in path:
+    if role != PUBLIC:
         told |= FOUND
     if method != "GET":
         told |= CHANGED

@@ -26,7 +26,7 @@ from rota.storage.protocol import Storage
 from rota.web.problems import Refused
 
 RING = 5_000
-CHUNK = 200  # events at a time
+CHUNK_BYTES = 32 * 1024  # written at a time: no client has much more than this in memory
 LOOP_SECONDS = 5.0
 LEAST_SECONDS = 0.2  # between two looks
 IDLE_SECONDS = 1.0
@@ -97,7 +97,13 @@ class Feed:
             first = self._told - len(self._ring)
             if place < first:
                 return None
-            found = list(islice(self._ring, place - first, place - first + CHUNK))
+            found: list[bytes] = []
+            size = 0
+            for event in islice(self._ring, place - first, None):
+                found.append(event)
+                size += len(event)
+                if size > CHUNK_BYTES:
+                    break
             return found, place + len(found)
 
     @property

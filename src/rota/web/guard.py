@@ -29,7 +29,7 @@ from rota.model.limits import (
     URL_LENGTH,
 )
 from rota.web.problems import Refused, of_refusal, problem
-from rota.web.who import is_loopback
+from rota.web.who import is_loopback, no_token
 
 log = logging.getLogger("rota.web")
 
@@ -234,9 +234,11 @@ def check_origin(method_is_safe: bool, headers: Headers) -> None:
         return
     told = headers.getlist("origin")
     if not told:
-        if "authorization" not in headers:
-            raise Refused(403, "origin", "without an Origin this needs a token")
-        return
+        if "authorization" in headers:
+            return
+        if "cookie" in headers:
+            raise Refused(403, "origin", "a session must send its Origin; a program shows a token")
+        raise no_token()
     try:
         asked = urlsplit(told[0])
         same = (

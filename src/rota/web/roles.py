@@ -28,7 +28,7 @@ _LOOK = (
     "/locks", "/files", "/files/{file}/content", "/audit", "/events", "/dead",
 )  # fmt: skip
 # Asked with POST, because what is asked is long; they change nothing, or look at each statement.
-_ASK = ("/schedules/preview", "/sql")
+_ASK = ("/next", "/sql")
 _OPERATE = (
     ("POST", "/jobs/{job}/runs"),
     ("POST", "/jobs/{job}/trigger"),

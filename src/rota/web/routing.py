@@ -226,7 +226,20 @@ class NameConvertor(Convertor[str]):
         return value.replace("%", "%25").replace("/", "%2F")
 
 
+class RunConvertor(Convertor[str]):
+    """The id of a run; `/runs/count` is none."""
+
+    regex = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
 register_url_convertor("name", NameConvertor())
+register_url_convertor("run", RunConvertor())
 
 
 def _summary(function: Callable[..., Any]) -> str:

@@ -32,7 +32,7 @@ START_SECONDS = 60.0
 # After the streams have ended: who has not taken its answer by then does not get it.
 STOP_SECONDS = 3
 KEEP_ALIVE_SECONDS = 15
-NEEDED = ("fastapi", "uvicorn")
+NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 
 class Web:

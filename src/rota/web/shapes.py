@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 NAME_PATTERN = f"^{NAME.pattern}$"
 ID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
-WHOLE = 2**62
+WHOLE = 2**53 - 1  # what every program reads exactly
 
 State = Literal[
     "waiting", "held", "queued", "running", "paused", "succeeded", "dead", "cancelled"

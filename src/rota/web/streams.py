@@ -29,6 +29,8 @@ from rota.web.routing import Ask, begin_stream
 BEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2_000
 LOG_LOOK_SECONDS = 0.5
+# Lines are written a few times a second: the last ones come shortly after the end.
+QUIET_LOOKS = 3
 
 _encode = msgspec.json.Encoder().encode
 
@@ -166,6 +168,7 @@ class LogStream(Stream):
             LogStream._open -= 1
 
     async def talk(self, send: Send) -> None:
+        quiet = 0
         while await self.goes_on(send):
             try:
                 state, lines = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)
@@ -174,11 +177,12 @@ class LogStream(Stream):
                 return
             if lines:
                 await _send(send, b"".join(_event("log", line, str(line["id"])) for line in lines))
-            elif state in TERMINAL:
+                continue
+            quiet = quiet + 1 if state in TERMINAL else 0
+            if quiet > QUIET_LOOKS:
                 await _send(send, _event("end", {"state": state}))
                 return
-            else:
-                await asyncio.sleep(LOG_LOOK_SECONDS)
+            await asyncio.sleep(LOG_LOOK_SECONDS)
 
     def _look(self) -> tuple[str, list[dict[str, Any]]]:
         # The state first: a line that is written before the end is read after it.

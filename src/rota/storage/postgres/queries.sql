@@ -1519,15 +1519,18 @@ SELECT seq, id::text, job, queue, state, schedule_id, occurrence, due_at, starte
 -- Those that ended in a stretch of time, the latest first; each state by its part of the index.
 SELECT seq, id::text, job, queue, state, schedule_id, occurrence, due_at, started_at, finished_at,
        attempt, redo, progress, error, reason FROM (
-    SELECT * FROM (SELECT * FROM {prefix}runs WHERE state = 'succeeded'
+    SELECT * FROM (SELECT * FROM {prefix}runs
+                    WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS succeeded
     UNION ALL
-    SELECT * FROM (SELECT * FROM {prefix}runs WHERE state = 'dead'
+    SELECT * FROM (SELECT * FROM {prefix}runs
+                    WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS dead
     UNION ALL
-    SELECT * FROM (SELECT * FROM {prefix}runs WHERE state = 'cancelled'
+    SELECT * FROM (SELECT * FROM {prefix}runs
+                    WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS cancelled
 ) AS ended ORDER BY finished_at DESC LIMIT :limit;
@@ -1580,32 +1583,40 @@ SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at
 -- name: count_open
 -- No further than the limit, each from the index of its state.
 SELECT 'waiting' AS state, count(*) AS runs
-  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'waiting' LIMIT :limit) AS waiting
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'waiting'
+         ORDER BY due_at LIMIT :limit) AS waiting
 UNION ALL
 SELECT 'held' AS state, count(*) AS runs
-  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'held' LIMIT :limit) AS held
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'held'
+         ORDER BY wanted_key, priority DESC, seq LIMIT :limit) AS held
 UNION ALL
 SELECT 'queued' AS state, count(*) AS runs
-  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'queued' LIMIT :limit) AS queued
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'queued'
+         ORDER BY queue, priority DESC, due_at, seq LIMIT :limit) AS queued
 UNION ALL
 SELECT 'running' AS state, count(*) AS runs
-  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'running' LIMIT :limit) AS running
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'running'
+         ORDER BY lease_until LIMIT :limit) AS running
 UNION ALL
 SELECT 'paused' AS state, count(*) AS runs
-  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'paused' LIMIT :limit) AS paused;
+  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'paused'
+         ORDER BY seq LIMIT :limit) AS paused;
 
 -- name: count_ended
 SELECT 'succeeded' AS state, count(*) AS runs
-  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'succeeded' AND finished_at >= :since_at
-         LIMIT :limit) AS succeeded
+  FROM (SELECT 1 FROM {prefix}runs
+         WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+           AND finished_at >= :since_at LIMIT :limit) AS succeeded
 UNION ALL
 SELECT 'dead' AS state, count(*) AS runs
-  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'dead' AND finished_at >= :since_at
-         LIMIT :limit) AS dead
+  FROM (SELECT 1 FROM {prefix}runs
+         WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+           AND finished_at >= :since_at LIMIT :limit) AS dead
 UNION ALL
 SELECT 'cancelled' AS state, count(*) AS runs
-  FROM (SELECT 1 FROM {prefix}runs WHERE state = 'cancelled' AND finished_at >= :since_at
-         LIMIT :limit) AS cancelled;
+  FROM (SELECT 1 FROM {prefix}runs
+         WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+           AND finished_at >= :since_at LIMIT :limit) AS cancelled;
 
 -- name: dead_runs
 SELECT seq, id::text, job, error, finished_at FROM {prefix}runs
@@ -1617,12 +1628,13 @@ SELECT id FROM {prefix}schedules
  ORDER BY next_fire_at LIMIT :limit;
 
 -- name: recent_durations
--- What the last runs of each job took that succeeded.
+-- What the last runs of each job took that succeeded. An array, so that only the index by job has
+-- the order: along all runs that ever were, a rare job would be searched for long.
 SELECT j.name AS job, avg(extract(epoch FROM r.finished_at - r.started_at)::float8) AS seconds, count(*) AS runs
   FROM unnest(:names::text[]) AS j(name)
   JOIN LATERAL (SELECT state, started_at, finished_at FROM {prefix}runs
-                 WHERE job = j.name AND state <> 'queued' AND state <> 'running'
-                 ORDER BY seq DESC LIMIT :limit) AS r ON true
+                 WHERE job = ANY (ARRAY[j.name]) AND state <> 'queued' AND state <> 'running'
+                 ORDER BY job DESC, seq DESC LIMIT :limit) AS r ON true
  WHERE r.state = 'succeeded' AND r.started_at IS NOT NULL
  GROUP BY j.name;
 
@@ -1637,11 +1649,12 @@ SELECT o.schedule_id, o.occurrence, o.last_occurrence, o.count, o.outcome, o.rea
  ORDER BY o.schedule_id, o.occurrence DESC;
 
 -- name: broken_schedules
-SELECT id, name, error FROM {prefix}schedules WHERE error IS NOT NULL ORDER BY id LIMIT :limit;
+SELECT id, name, error FROM {prefix}schedules
+ WHERE error IS NOT NULL AND id > 0 ORDER BY id LIMIT :limit;
 
 -- name: paused_schedules
 SELECT id, name, paused_by, paused_at, paused_reason, state FROM {prefix}schedules
- WHERE paused ORDER BY id LIMIT :limit;
+ WHERE paused AND id > 0 ORDER BY id LIMIT :limit;
 
 -- name: broken_jobs
 SELECT name, error FROM {prefix}jobs WHERE error IS NOT NULL ORDER BY name LIMIT :limit;
@@ -1649,7 +1662,8 @@ SELECT name, error FROM {prefix}jobs WHERE error IS NOT NULL ORDER BY name LIMIT
 -- name: queued_jobs
 -- Which jobs wait for a worker, among the first of the line.
 SELECT job, queue, count(*) AS runs, min(due_at) AS oldest_at
-  FROM (SELECT job, queue, due_at FROM {prefix}runs WHERE state = 'queued' LIMIT :limit) AS line
+  FROM (SELECT job, queue, due_at FROM {prefix}runs WHERE state = 'queued'
+         ORDER BY queue, priority DESC, due_at, seq LIMIT :limit) AS line
  GROUP BY job, queue ORDER BY job, queue;
 
 -- name: stuck_leases

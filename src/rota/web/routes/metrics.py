@@ -1,8 +1,6 @@
-"""Metrics for Prometheus. What they say is in `rota.observe`; here is where they are read."""
+"""Metrics for Prometheus, as `rota.web.metrics` tells them."""
 
 from __future__ import annotations
-
-from importlib import import_module
 
 from starlette.responses import Response
 
@@ -23,9 +21,5 @@ routes = Routes("health", prefix="")
 )
 def metrics(ask: Asked) -> Response:
     """Metrics as text, for Prometheus."""
-    try:
-        metrics = import_module("rota.observe.metrics")
-    except ModuleNotFoundError:
-        return Response("", media_type="text/plain")
-    body, media_type = metrics.exposition(ask.app)
+    body, media_type = ask.request.app.state.metrics.page()
     return Response(body, media_type=media_type)

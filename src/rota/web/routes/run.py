@@ -76,26 +76,26 @@ class Event(Telling):
     detail: str | None
 
 
-@routes.get("/runs/{run}", RunOut)
+@routes.get("/runs/{run:run}", RunOut)
 def get_run(ask: Asked, run: RunId) -> Any:
     """One run, with its arguments, progress and result."""
     return _told(ask, ask.control.run(run))
 
 
-@routes.delete("/runs/{run}", status_code=204)
+@routes.delete("/runs/{run:run}", status_code=204)
 def delete_run(ask: Asked, run: RunId, reason: Annotated[Reason, Query()] = None) -> Any:
     """Delete a run with its attempts and logs; 409 while it is running."""
     ask.control.delete(run, reason)
     return Answer(status=204)
 
 
-@routes.post("/runs/{run}/cancel", RunOut)
+@routes.post("/runs/{run:run}/cancel", RunOut)
 def cancel_run(ask: Asked, run: RunId, why: Why) -> Any:
     """End a run that has not started; ask for the end of one that is running."""
     return _told(ask, ask.control.cancel(run, why.reason))
 
 
-@routes.post("/runs/{run}/redo", RunOut)
+@routes.post("/runs/{run:run}/redo", RunOut)
 def redo_run(ask: Asked, run: RunId, redo: Redo) -> Any:
     """Start over a run that has ended."""
     return _told(
@@ -104,37 +104,37 @@ def redo_run(ask: Asked, run: RunId, redo: Redo) -> Any:
     )
 
 
-@routes.post("/runs/{run}/pause", RunOut)
+@routes.post("/runs/{run:run}/pause", RunOut)
 def pause_run(ask: Asked, run: RunId, why: Why) -> Any:
     """Hold a run back; a running one is asked, and stops where it can."""
     return _told(ask, ask.control.pause_run(run, why.reason))
 
 
-@routes.post("/runs/{run}/resume", RunOut)
+@routes.post("/runs/{run:run}/resume", RunOut)
 def resume_run(ask: Asked, run: RunId, why: Why) -> Any:
     """Let a paused run go on."""
     return _told(ask, ask.control.resume_run(run, why.reason))
 
 
-@routes.get("/runs/{run}/attempts", list[Attempt])
+@routes.get("/runs/{run:run}/attempts", list[Attempt])
 def list_attempts(ask: Asked, run: RunId) -> Any:
     """Its attempts that have ended, in their order."""
     return ask.control.attempts(run)
 
 
-@routes.get("/runs/{run}/steps", list[Step])
+@routes.get("/runs/{run:run}/steps", list[Step])
 def list_steps(ask: Asked, run: RunId) -> Any:
     """The steps of a SQL run, attempt by attempt."""
     return [{**row, "result": decoded(row["result"])} for row in ask.control.steps(run)]
 
 
-@routes.get("/runs/{run}/texts", list[Script])
+@routes.get("/runs/{run:run}/texts", list[Script])
 def list_texts(ask: Asked, run: RunId) -> Any:
     """The SQL files of a run as it began, with the names of their variables."""
     return ask.control.texts(run)
 
 
-@routes.get("/runs/{run}/logs", Page[LogLine])
+@routes.get("/runs/{run:run}/logs", Page[LogLine])
 def list_logs(
     ask: Asked,
     run: RunId,
@@ -156,7 +156,7 @@ def list_logs(
 
 
 @routes.get(
-    "/runs/{run}/logs/stream",
+    "/runs/{run:run}/logs/stream",
     None,
     responses={
         200: {
@@ -176,7 +176,7 @@ async def follow_logs(
     return await LogStream.open(ask, run, after=after, tail=tail)
 
 
-@routes.get("/runs/{run}/events", Page[Event])
+@routes.get("/runs/{run:run}/events", Page[Event])
 def list_run_events(ask: Asked, run: RunId, before: Before = None, limit: Limit = 100) -> Any:
     """What was recorded about it beside its attempts, newest first."""
     ask.control.run(run)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
+from rota.flow.bulk import CANCEL, DELETE, PAUSE, REDO, RESUME
 from rota.model.limits import COUNTED, PAGE
+from rota.model.transitions import sources
 from rota.web.routes.nouns import RunOut, tell_runs
 from rota.web.routing import Asked, Routes
 from rota.web.shapes import (
@@ -35,7 +37,6 @@ class Count(Telling):
 class Many(Asking):
     """Which runs, and why. One page at a time: `before` is `next` of the answer before."""
 
-    state: State = Field(examples=["dead"])
     job: BodyName | None = None
     schedule: BodyName | None = None
     queue: BodyName | None = None
@@ -46,6 +47,38 @@ class Many(Asking):
     limit: Annotated[int, Field(ge=1, le=PAGE)] = 100
     reason: Reason = None
     latest: Annotated[bool, Field(description="For redo: with the files as they are now.")] = False
+
+
+class ManyOpen(Many):
+    state: Literal["waiting", "held", "queued", "running", "paused"]
+
+
+class ManyRunnable(Many):
+    state: Literal["waiting", "held", "queued", "running"]
+
+
+class ManyPaused(Many):
+    state: Literal["paused"]
+
+
+class ManyEnded(Many):
+    state: Literal["succeeded", "dead", "cancelled"] = Field(examples=["dead"])
+
+
+class ManyIdle(Many):
+    state: Literal["waiting", "held", "queued", "paused", "succeeded", "dead", "cancelled"] = Field(
+        examples=["dead"]
+    )
+
+
+# By the one table of what is legal where.
+STATES_OF: dict[str, type[Many]] = {
+    CANCEL: ManyOpen, PAUSE: ManyRunnable, RESUME: ManyPaused, REDO: ManyEnded,
+}  # fmt: skip
+assert all(
+    set(get_args(one.model_fields["state"].annotation)) == set(sources(verb))
+    for verb, one in STATES_OF.items()
+)
 
 
 class BulkOut(Telling):
@@ -90,10 +123,10 @@ def count_runs(
     return {"count": min(found, COUNTED), "more": found > COUNTED}
 
 
-def _bulk(ask: Asked, verb: str, many: Many) -> Any:
+def _bulk(ask: Asked, verb: str, state: str, many: Many) -> Any:
     done = ask.control.bulk(
         verb,
-        many.state,
+        state,
         job=many.job,
         schedule=many.schedule,
         queue=many.queue,
@@ -112,30 +145,30 @@ def _bulk(ask: Asked, verb: str, many: Many) -> Any:
 
 
 @routes.post("/runs/cancel", BulkOut)
-def cancel_runs(ask: Asked, many: Many) -> Any:
+def cancel_runs(ask: Asked, many: ManyOpen) -> Any:
     """Cancel the runs that a filter finds, a page at a time."""
-    return _bulk(ask, "cancel", many)
+    return _bulk(ask, CANCEL, many.state, many)
 
 
 @routes.post("/runs/redo", BulkOut)
-def redo_runs(ask: Asked, many: Many) -> Any:
+def redo_runs(ask: Asked, many: ManyEnded) -> Any:
     """Start over the runs that a filter finds, a page at a time."""
-    return _bulk(ask, "redo", many)
+    return _bulk(ask, REDO, many.state, many)
 
 
 @routes.post("/runs/delete", BulkOut)
-def delete_runs(ask: Asked, many: Many) -> Any:
+def delete_runs(ask: Asked, many: ManyIdle) -> Any:
     """Delete the runs that a filter finds, a page at a time."""
-    return _bulk(ask, "delete", many)
+    return _bulk(ask, DELETE, many.state, many)
 
 
 @routes.post("/runs/pause", BulkOut)
-def pause_runs(ask: Asked, many: Many) -> Any:
+def pause_runs(ask: Asked, many: ManyRunnable) -> Any:
     """Hold back the runs that a filter finds, a page at a time."""
-    return _bulk(ask, "pause", many)
+    return _bulk(ask, PAUSE, many.state, many)
 
 
 @routes.post("/runs/resume", BulkOut)
-def resume_runs(ask: Asked, many: Many) -> Any:
+def resume_runs(ask: Asked, many: ManyPaused) -> Any:
     """Let the paused runs that a filter finds go on, a page at a time."""
-    return _bulk(ask, "resume", many)
+    return _bulk(ask, RESUME, many.state, many)

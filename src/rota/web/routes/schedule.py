@@ -10,7 +10,6 @@ from fastapi import Header, Query
 from rota.errors import Invalid, Unknown
 from rota.model.limits import KEY_LENGTH, PAGE
 from rota.model.records import change_record
-from rota.web.problems import Refused
 from rota.web.routes.jobs import Trigger
 from rota.web.routes.nouns import Made, ScheduleOut
 from rota.web.routes.overview import Moment
@@ -21,7 +20,7 @@ from rota.web.shapes import Before, Limit, Page, PathName, Reason, Telling, Why
 routes = Routes("schedules")
 
 IfMatch = Annotated[
-    str | None,
+    str,
     Header(
         max_length=KEY_LENGTH,
         description="The ETag that was read, or * for whatever it is now.",
@@ -82,13 +81,11 @@ def get_schedule(ask: Asked, schedule: PathName) -> Any:
 @routes.patch(
     "/schedules/{schedule:name}",
     ScheduleOut,
-    responses={**CHANGED, 428: {"description": "If-Match is missing."}},
+    responses=CHANGED,
 )
-def edit_schedule(ask: Asked, schedule: PathName, edit: Edit, if_match: IfMatch = None) -> Any:
+def edit_schedule(ask: Asked, schedule: PathName, edit: Edit, if_match: IfMatch) -> Any:
     """Change what is named. Runs that are made already are not touched; the next time is found
     anew only if the timing changes."""
-    if if_match is None:
-        raise Refused(428, "if-match", "say which version you read: If-Match, its ETag or *")
     version = None if if_match.strip() == "*" else if_match.strip().removeprefix("W/").strip('"')
     before = ask.control.schedule(schedule)
     wanted = change(ask, before, edit.model_dump(exclude_unset=True))

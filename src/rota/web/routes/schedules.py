@@ -106,7 +106,7 @@ class ComingOut(Telling):
     note: str | None
 
 
-class Preview(Telling):
+class Next(Telling):
     words: str
     coming: list[ComingOut]
 
@@ -149,11 +149,11 @@ def create_schedule(ask: Asked, new: NewSchedule) -> Any:
     return answer(saved, status=201)
 
 
-@routes.post("/schedules/preview", Preview)
-def preview(ask: Asked, timing: Timing) -> Any:
+@routes.post("/next", Next)
+def next_times(ask: Asked, timing: Timing) -> Any:
     """What a timing means in words, and when it would fire; nothing is saved."""
     now = ask.control.now()
-    wanted = _make(ask, "preview", "preview", timing.model_dump(exclude_none=True))
+    wanted = _make(ask, "next", "next", timing.model_dump(exclude_none=True))
     wanted = replace(wanted, next_fire_at=wanted.first_fire(now))
     times = list(coming(wanted, now, PREVIEWED))
     return {

@@ -1,0 +1,206 @@
+"""What surfaces show: counts, what changed, what is wrong, what ran and what comes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rota.errors import Outdated
+from rota.model.job import Job
+from rota.model.retry import ONCE
+from rota.storage.scripts.claim import LogLine
+from rota.storage.store import Store
+from tests.conformance.support import (
+    ME,
+    Place,
+    VirtualClock,
+    claim,
+    claim_one,
+    enqueue,
+    enqueue_many,
+    put_schedule,
+    settle,
+    tick,
+)
+
+HOUR = timedelta(hours=1)
+
+
+def test_runs_of_a_rare_state_are_found_newest_first(store: Store) -> None:
+    ids = enqueue_many(store, 9)
+    for kind in ("succeeded", "failed", "cancelled"):
+        for run in claim(store, 3):
+            settle(store, run, kind, retry=ONCE)
+    for state in ("succeeded", "dead", "cancelled"):
+        found = store.list_runs(state=state, limit=2)
+        rest = store.list_runs(state=state, before=found[-1].seq, limit=2)
+        assert len(found) == 2
+        assert len(rest) == 1
+        seqs = [run.seq for run in (*found, *rest)]
+        assert seqs == sorted(seqs, reverse=True)
+        assert {run.state for run in (*found, *rest)} == {state}
+        assert store.list_runs(state=state, queue="other", limit=2) == []
+    assert {run.id for run in store.list_runs(limit=20)} == set(ids)
+
+
+@pytest.mark.parametrize("state", ["waiting", "held", "queued", "running", "paused"])
+def test_runs_that_have_not_ended_are_found_by_their_state(store: Store, state: str) -> None:
+    enqueue(store, delay=HOUR)
+    enqueue_many(store, 2, concurrency_key="one")  # the second waits for the first
+    store.pause_run(enqueue(store), None, ME)
+    enqueue(store, priority=9)
+    claim_one(store)
+    (run,) = store.list_runs(state=state, limit=1)
+    assert run.state == state
+    assert len(store.list_runs(state=state, limit=10)) == 1
+
+
+def test_counts_stop_at_their_limit(store: Store, clock: VirtualClock) -> None:
+    enqueue_many(store, 5)
+    for run in claim(store, 2):
+        settle(store, run, "failed", retry=ONCE)
+    counts = store.count_by_state(clock() - HOUR, limit=100)
+    assert (counts["queued"], counts["dead"], counts["succeeded"]) == (3, 2, 0)
+    assert store.count_by_state(clock() - HOUR, limit=2)["queued"] == 2
+    assert store.count_by_state(clock() + HOUR, limit=100)["dead"] == 0
+
+
+def test_what_changed_since_is_told(store: Store, clock: VirtualClock) -> None:
+    enqueue(store)
+    at = store.follow_position()
+    clock.advance("1s")
+    first, second = enqueue_many(store, 2)
+    settle(store, claim_one(store))
+    claim_one(store)
+    store.pause_queue("default", "tired", ME)
+    found = store.changes_since(
+        seq=at["seq"], audit_id=at["audit_id"], since_at=at["now_at"], until_at=clock() + HOUR,
+        limit=10,
+    )  # fmt: skip
+    assert [row["id"] for row in found["made"]] == [first, second]
+    assert [row["state"] for row in found["ended"]] == ["succeeded"]
+    assert [row["state"] for row in found["running"]] == ["running"]
+    assert [(row["action"], row["reason"]) for row in found["actions"]] == [
+        ("pause_queue", "tired")
+    ]
+    (running,) = found["running"]
+    assert store.brief_runs([running["seq"]]) == [running]
+
+
+def test_ends_are_the_latest_ones_of_a_stretch(store: Store, clock: VirtualClock) -> None:
+    enqueue_many(store, 4)
+    for run in claim(store, 3):
+        clock.advance("1m")
+        settle(store, run, "succeeded" if run.seq % 2 else "failed", retry=ONCE)
+    told = store.ended_between(clock() - timedelta(minutes=1), clock() + HOUR, limit=10)
+    assert [row["state"] for row in told] != []
+    times = [row["finished_at"] for row in told]
+    assert times == sorted(times, reverse=True)
+    assert len(told) == 2
+    assert len(store.ended_between(clock() - HOUR, clock() + HOUR, limit=2)) == 2
+
+
+def test_what_runs_take_is_learnt_from_those_that_succeeded(
+    store: Store, clock: VirtualClock
+) -> None:
+    store.put_jobs([Job(name="other")])
+    enqueue_many(store, 3)
+    for seconds, kind in (("10s", "succeeded"), ("30s", "succeeded"), ("900s", "failed")):
+        run = claim_one(store)
+        clock.advance(seconds)
+        settle(store, run, kind, retry=ONCE)
+    assert store.recent_durations(["job", "other"], limit=20) == {"job": pytest.approx(20.0)}
+    assert store.recent_durations([], limit=20) == {}
+
+
+def test_the_last_outcomes_come_with_the_states_of_their_runs(
+    store: Store, clock: VirtualClock
+) -> None:
+    one = put_schedule(store, "one", overlap="skip")
+    two = put_schedule(store, "two", overlap="allow")
+    for _ in range(3):
+        clock.advance("10s")
+        tick(store)
+    told = store.recent_outcomes([one.id, two.id, 99], limit=2)
+    assert set(told) == {one.id, two.id}
+    assert [(row["outcome"], row["state"]) for row in told[one.id]] == [
+        ("skipped", None), ("skipped", None),
+    ]  # fmt: skip
+    assert [(row["outcome"], row["state"]) for row in told[two.id]] == [
+        ("fired", "queued"), ("fired", "queued"),
+    ]  # fmt: skip
+    newest, older = told[two.id]
+    assert newest["occurrence"] > older["occurrence"]
+    assert store.recent_outcomes([], limit=2) == {}
+
+
+def test_what_is_wrong_is_found(store: Store, clock: VirtualClock, place: Place) -> None:
+    put_schedule(store, "broken")
+    put_schedule(store, "paused")
+    put_schedule(store, "late")
+    store.pause_schedule("paused", "for a while", ME)
+    broken = store.schedule_named("broken")
+    assert broken.next_fire_at is not None
+    store.park_schedules([(broken.id, broken.next_fire_at, "it makes no sense")])
+    store.put_jobs([Job(name="bad", error="its file is broken")])
+    enqueue_many(store, 2)
+    claim_one(store)
+    clock.advance("10m")
+    now = clock()
+    found = store.look_for_problems(late_at=now, lost_at=now, limit=10)
+    assert [row["name"] for row in found["broken_schedules"]] == ["broken"]
+    assert [row["paused_reason"] for row in found["paused_schedules"]] == ["for a while"]
+    assert [row["name"] for row in found["broken_jobs"]] == ["bad"]
+    assert [row["name"] for row in found["late_schedules"]] == ["late"]
+    assert found["stuck"]["runs"] == 1
+    assert found["dispatch"] == "on"
+    (line,) = store.queued_jobs(limit=10)
+    assert (line["job"], line["queue"], line["runs"]) == ("job", "default", 1)
+
+
+def test_schedules_to_come_are_the_earliest(store: Store, clock: VirtualClock) -> None:
+    put_schedule(store, "soon", expr="10s")
+    put_schedule(store, "later", expr="1h")
+    put_schedule(store, "never", expr="10s")
+    store.pause_schedule("never", None, ME)
+    due = store.schedules_due(clock() + timedelta(minutes=1), limit=10)
+    assert [schedule.name for schedule in due] == ["soon"]
+    ids = {schedule.id for schedule in store.list_schedules(limit=10)}
+    assert set(store.schedule_names({*ids, 999}).values()) == {"soon", "later", "never"}
+
+
+def test_the_dead_come_with_their_errors(store: Store) -> None:
+    enqueue_many(store, 2)
+    for run in claim(store, 2):
+        settle(store, run, "failed", retry=ONCE, error="no bread")
+    first, second = store.dead_runs(before=2**62, limit=10)
+    assert first["seq"] > second["seq"]
+    assert store.dead_runs(before=first["seq"], limit=10) == [second]
+    assert first["error"] == "no bread"
+
+
+def test_an_edit_of_what_somebody_else_changed_is_refused(store: Store) -> None:
+    mine = put_schedule(store, "shared")
+    theirs = put_schedule(store, "shared", expr="20s")
+    assert mine.version != theirs.version
+    with pytest.raises(Outdated, match="read it again"):
+        store.put_schedule(mine, ME, version=mine.version)
+    assert store.schedule_named("shared").expr == "20s"
+    store.put_schedule(mine, ME, version=theirs.version)
+    assert store.schedule_named("shared").version == mine.version
+    # Neither a pause nor a fire is an edit.
+    assert store.pause_schedule("shared", None, ME).version == mine.version
+
+
+def test_the_end_of_a_log_is_read_without_its_beginning(store: Store, clock: VirtualClock) -> None:
+    lines = [
+        LogLine(run_seq=1, attempt=1, at=clock(), level="info", text=f"line {number}")
+        for number in range(5)
+    ]
+    store.insert_logs(lines)
+    tail = store.tail_logs(1, limit=2)
+    assert [row["text"] for row in tail] == ["line 3", "line 4"]
+    assert [row["text"] for row in store.tail_logs(1, before=tail[0]["id"], limit=2)] == [
+        "line 1", "line 2",
+    ]  # fmt: skip
