@@ -492,6 +492,8 @@ def test_odd_answers(send: Send, server: WebServer) -> None:
     assert error(send(server.url + "/")) == f"{server.url}: its answer ended early"
     server.answers["/"] = lambda connection: None
     assert "did not answer as a web server does" in error(send(server.url + "/"))
+    server.answers["/"] = answer("500 " + "long " * 100)
+    assert len(error(send(server.url + "/"))) < 200
     many = b"".join(b"X-%d: y\r\n" % n for n in range(200))
     server.answers["/"] = lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\n" + many)
     assert "did not answer as a web server does" in error(send(server.url + "/"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import signal
@@ -16,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rota.errors import Invalid
 from rota.executors.shell import ShellExecutor
+from rota.executors.shell.output import Budget, Stream
 from rota.model.job import Job
 from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
+from rota.model.secrets import NO_SECRETS
 from tests.executors.conftest import Attempt, Port, is_gone, wait_until
 from tests.executors.shell_support import error, python, result, shell_context, shell_job
 
@@ -169,6 +174,14 @@ def test_a_value_is_never_taken_for_an_option(begin: Begin) -> None:
     assert result(begin(["echo", "--f=${FILE}"], {"file": "-rf"}))["stdout"] == "--f=-rf"
 
 
+def test_a_value_never_reaches_a_shell_elsewhere(begin: Begin) -> None:
+    told = error(begin(["ssh", "host", "cat", "${FILE}"], {"file": "$(id)"}))
+    assert told == (
+        "command[3]: ssh gives ${FILE} to a shell on the other side, which may read it as a "
+        "command; pass it by stdin"
+    )
+
+
 def test_a_nul_is_refused_before_anything_starts(begin: Begin) -> None:
     told = error(begin(["echo", "${V}"], {"v": "a\0b"}))
     assert told == "command would hold a NUL character, which no program can be given"
@@ -257,6 +270,9 @@ REFUSED = [
     ({"command": ["nice", "bash", "-lc", "echo ${NAME}"]}, "command[3]: the value of ${NAME}"),
     ({"command": ["/usr/bin/python3.11", "-c", "print('${NAME}')"]}, "command[2]: the value of"),
     ({"command": ["perl", "-eprint ${NAME}"]}, "command[1]: the value of ${NAME}"),
+    ({"command": ["env", "-S", "echo ${NAME}"]}, "command[2]: the value of ${NAME}"),
+    ({"command": ["nice", "/usr/bin/ssh", "host", "cat", "--", "${FILE}"], "params": {"file": "x"}},
+     "command[5]: ssh gives ${FILE} to a shell on the other side"),
     ({"command": ["${PROGRAM}"], "params": {"program": "ls"}},
      "command[0]: ${PROGRAM} is an argument of the run"),
     ({"command": ["ls"], "cwd": "/data/${WHO}", "params": {"who": "x"}},
@@ -294,6 +310,24 @@ def test_both_streams_are_kept_line_by_line(begin: Begin) -> None:
     assert attempt.outcome.kind == "succeeded"
     told = [(p["level"], p["text"]) for request, p in attempt.port.told if request == "log"]
     assert told == [("INFO", "out"), ("WARNING", "err"), ("INFO", "no end")]
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\xff", b"\0", "ä".encode()])), st.data())
+def test_lines_are_the_same_however_they_arrive(pieces: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(pieces)
+    cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=4).map(sorted))
+    told = []
+    for ends in ([len(whole)], [*cuts, len(whole)]):
+        port, start = Port(), 0
+        logger = shell_context(shell_job(["x"]), port).logger
+        stream = Stream(logger, logging.INFO, NO_SECRETS, Budget())
+        for end in ends:
+            stream.feed(whole[start:end])
+            start = end
+        stream.end()
+        told.append((port.lines, stream.tail()))
+    assert told[0] == told[1]
+    assert len(told[0][0]) == len(whole.split(b"\n")) - whole.endswith(b"\n") - (not whole)
 
 
 def test_a_failure_tells_its_last_lines(begin: Begin) -> None:

@@ -23,11 +23,12 @@ from rota.errors import Invalid
 from rota.executors.http.address import Place
 from rota.executors.http.request import Request
 from rota.executors.networks import Address, Allowed, refusal
-from rota.model.limits import ANSWER_BYTES
+from rota.model.limits import ANSWER_BYTES, clip
 
 CONNECT_SECONDS = 10.0  # for one of several addresses
 ADDRESSES = 8
 PIECE = 64 * 1024
+REASON_SHOWN = 100
 
 # (host, port) -> addresses as text. Tests have one of their own.
 Resolve = Callable[[str, int], Sequence[str]]
@@ -228,7 +229,7 @@ def _read(response: http.client.HTTPResponse) -> Answer:
         raise http.client.IncompleteRead(body, response.length)
     return Answer(
         status=response.status,
-        reason=response.reason,
+        reason=clip(response.reason, REASON_SHOWN),
         headers={name.lower(): value for name, value in response.getheaders()},
         body=body[:ANSWER_BYTES],
         cut=len(body) > ANSWER_BYTES,

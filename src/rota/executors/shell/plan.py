@@ -14,7 +14,13 @@ from typing import Any
 
 from rota.errors import Invalid
 from rota.executors.context import Context
-from rota.executors.shell.spec import environment_of, ok_codes, refuse_arguments, texts
+from rota.executors.shell.spec import (
+    environment_of,
+    ok_codes,
+    refuse_arguments,
+    refuse_remote,
+    texts,
+)
 from rota.executors.variables import args_of, told_by_rota, values_of
 from rota.model.fill import ARGS, Variable, fill, refuse_missing, secrets_in
 from rota.model.interpolate import variable_of
@@ -66,6 +72,7 @@ def plan(context: Context) -> Plan:
 
 def _command(command: Sequence[str], values: Mapping[str, str], arguments: set[str]) -> list[str]:
     refuse_arguments("command[0]", command[0], arguments)
+    refuse_remote(command, arguments)
     made: list[str] = []
     for place, element in enumerate(command):
 

@@ -28,8 +28,9 @@ OK_CODES = (0,)
 INTERPRETERS = {
     **dict.fromkeys(("sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "python", "psql"), "c"),
     **dict.fromkeys(("ruby", "lua", "mysql", "mariadb", "osascript"), "e"),
-    "perl": "eE", "node": "ep", "php": "r", "su": "c", "busybox": "c",
+    "perl": "eE", "node": "ep", "php": "r", "su": "c", "busybox": "c", "env": "S", "sed": "e",
 }  # fmt: skip
+REMOTE = ("ssh",)  # gives all its arguments to a shell on the other side
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOR_A_SHELL = re.compile(r"[|&;<>()$`*?\[\]~]")
 
@@ -114,6 +115,7 @@ def _check_command(spec: Mapping[str, Any], arguments: set[str]) -> None:
     refuse_arguments("command[0]", command[0], arguments)
     _refuse_visible(command)
     _refuse_in_scripts(command)
+    refuse_remote(command, arguments)
 
 
 def _refuse_visible(command: Sequence[str]) -> None:
@@ -141,6 +143,18 @@ def _refuse_in_scripts(command: Sequence[str]) -> None:
             )
         program = os.path.basename(element).rstrip("0123456789.")
         letters = INTERPRETERS.get(program, letters)
+
+
+def refuse_remote(command: Sequence[str], arguments: set[str]) -> None:
+    """A value of a run must not reach a shell elsewhere."""
+    remote = False
+    for place, element in enumerate(command):
+        if remote and (found := [one for one in variables(element) if one.name in arguments]):
+            raise Invalid(
+                f"command[{place}]: ssh gives ${{{found[0].name}}} to a shell on the other side, "
+                "which may read it as a command; pass it by stdin"
+            )
+        remote = remote or os.path.basename(element) in REMOTE
 
 
 def _check_env(name: str, value: Any) -> None:
