@@ -16,6 +16,7 @@ import msgspec
 
 from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.bulk import CANCEL, DELETE, PAUSE, REDO, RESUME, Bulk, bulk_states, do_page
+from rota.flow.charts import ChartsControl
 from rota.flow.enqueue import Enqueue, Options, encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
 from rota.flow.files import list_files
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 SHORTEST_ID = 6
 
 
-class Control(LookControl, TokenControl):
+class Control(LookControl, ChartsControl, TokenControl):
     """`actor` says who asks; `changed` is told after each write so that loops look at once,
     `ended` of each run that ended by it."""
 

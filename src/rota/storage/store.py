@@ -12,6 +12,7 @@ from rota.storage.engine import Clock, Engine, Probe
 from rota.storage.scripts.answer import AnswerScript
 from rota.storage.scripts.bench import BenchScript
 from rota.storage.scripts.catalog import CatalogScript
+from rota.storage.scripts.charts import ChartsScript
 from rota.storage.scripts.claim import ClaimScript
 from rota.storage.scripts.control import ControlScript
 from rota.storage.scripts.enqueue import EnqueueScript
@@ -41,6 +42,7 @@ class Store(
     AnswerScript,
     CatalogScript,
     LookScript,
+    ChartsScript,
     TokenScript,
 ):
     """Rows of one installation."""

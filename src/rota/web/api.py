@@ -23,6 +23,7 @@ from rota.web.metrics import Metrics
 from rota.web.problems import of_error, of_refusal, of_validation, problem
 from rota.web.routes import (
     audit,
+    charts,
     dispatch,
     events,
     files,
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
     from rota.web.server import Web
 
 MODULES = (
-    pages, health, metrics, session, overview, jobs, schedules, schedule, runs, run, queues,
-    workers, files, sql, audit, dispatch, events, tokens,
+    pages, health, metrics, session, overview, charts, jobs, schedules, schedule, runs, run,
+    queues, workers, files, sql, audit, dispatch, events, tokens,
 )  # fmt: skip
 
 

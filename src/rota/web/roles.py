@@ -20,7 +20,8 @@ _PUBLIC = (
     ("DELETE", f"{V1}/session"),
 )
 _LOOK = (
-    "/overview", "/timeline", "/jobs", "/jobs/{job}", "/schedules", "/schedules/{schedule}",
+    "/overview", "/activity", "/timeline", "/timeline/density", "/schedules/{schedule}/durations",
+    "/jobs", "/jobs/{job}", "/schedules", "/schedules/{schedule}",
     "/schedules/{schedule}/explain", "/schedules/{schedule}/why",
     "/schedules/{schedule}/occurrences", "/schedules/{schedule}/changes", "/runs", "/runs/count",
     "/runs/{run}", "/runs/{run}/attempts", "/runs/{run}/steps", "/runs/{run}/texts",

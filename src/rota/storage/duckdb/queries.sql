@@ -1444,3 +1444,51 @@ SELECT count(*) AS tokens,
        coalesce(max(CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now})
                          THEN 1 ELSE 0 END), 0) AS live
   FROM {prefix}tokens;
+
+------------------------------------------------------------------------------------- charts
+
+-- name: ended_in_buckets
+-- Exact, however many there are: along the index of what has ended, and nothing else is read.
+SELECT state, bucket, count(*) AS runs FROM (
+    SELECT state, CAST(floor((epoch_us(finished_at) - epoch_us(CAST(:since_at AS TIMESTAMPTZ))) / (1000000 * :seconds)) AS INTEGER) AS bucket
+      FROM {prefix}runs
+     WHERE state IN ('succeeded', 'dead', 'cancelled')
+       AND finished_at >= :since_at AND finished_at < :until_at
+) AS ended GROUP BY state, bucket;
+
+-- name: ended_by_job_in_buckets
+SELECT job, state, bucket, count(*) AS runs, sum(took) AS seconds FROM (
+    SELECT job, state, CAST(floor((epoch_us(finished_at) - epoch_us(CAST(:since_at AS TIMESTAMPTZ))) / (1000000 * :seconds)) AS INTEGER) AS bucket,
+           epoch(finished_at) - epoch(coalesce(started_at, finished_at)) AS took
+      FROM {prefix}runs
+     WHERE state IN ('succeeded', 'dead', 'cancelled')
+       AND finished_at >= :since_at AND finished_at < :until_at
+) AS ended GROUP BY job, state, bucket ORDER BY job, bucket LIMIT :limit;
+
+-- name: recent_fires
+SELECT occurrence, created_at, due_at, started_at
+  FROM (SELECT * FROM {prefix}runs ORDER BY seq DESC LIMIT :limit) AS newest
+ WHERE occurrence IS NOT NULL AND retry_of IS NULL;
+
+-- name: durations_of_schedule
+SELECT id, state, occurrence, due_at, started_at, finished_at, attempt
+  FROM {prefix}runs WHERE schedule_id = :schedule_id ORDER BY seq DESC LIMIT :limit;
+
+-- name: find_schedules
+-- The key is a number in every order, so that a page begins after the last one's (key, name).
+SELECT id, name, sort_key FROM (
+    SELECT id, name, status, CASE :sort
+           WHEN 'next' THEN CASE WHEN status = 'ACTIVE' THEN least(epoch_us(next_fire_at), 9007199254740990) ELSE 9007199254740991 END
+           WHEN 'last' THEN -coalesce(epoch_us(last_fired_at), 0)
+           ELSE 0 END AS sort_key
+      FROM (SELECT id, name, next_fire_at, last_fired_at,
+                CASE WHEN error IS NOT NULL THEN 'BROKEN' WHEN NOT enabled THEN 'DISABLED'
+                WHEN paused THEN 'PAUSED' WHEN next_fire_at IS NULL THEN 'FINISHED'
+                ELSE 'ACTIVE' END AS status
+              FROM {prefix}schedules
+             WHERE (:job IS NULL OR job = :job)
+               AND (:words IS NULL OR contains(lower(name), :words) OR contains(lower(job), :words))) AS told
+) AS sorted
+ WHERE (:status IS NULL OR status = :status)
+   AND (sort_key > :after_key OR (sort_key = :after_key AND name > :after))
+ ORDER BY sort_key, name LIMIT :limit;

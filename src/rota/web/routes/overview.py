@@ -85,12 +85,13 @@ def timeline(ask: Asked, since: Moment = None, until: Moment = None) -> Any:
     """Runs of a stretch of time and what is to come in it; the hour before and after now if
     nothing is said. At most 31 days."""
     now = ask.control.now()
-    begin = now - USUAL if since is None else _instant(since, "since")
-    end = now + USUAL if until is None else _instant(until, "until")
+    begin = now - USUAL if since is None else instant(since, "since")
+    end = now + USUAL if until is None else instant(until, "until")
     return ask.control.timeline(begin, end)
 
 
-def _instant(text: str, name: str) -> datetime:
+def instant(text: str, name: str) -> datetime:
+    """An instant that a parameter names."""
     try:
         return parse_instant(text, name)
     except OverflowError:

@@ -19,7 +19,7 @@ from rota.model.options import kind_of, make_schedule, named, retry_of, timing_o
 from rota.model.schedule import CATCH_UP_LIMIT, QUEUE_MAX, Schedule
 from rota.web.routes.nouns import ScheduleOut, tell_schedule
 from rota.web.routing import Answer, Ask, Asked, Routes
-from rota.web.shapes import AfterName, Asking, BodyName, Limit, Name, Page, State, Telling
+from rota.web.shapes import Asking, BodyName, Limit, Name, Page, State, Telling
 
 routes = Routes("schedules")
 
@@ -27,6 +27,7 @@ Text = Annotated[str | None, Field(max_length=KEY_LENGTH)]
 Span = Annotated[str | None, Field(max_length=64, examples=["5m"])]
 Moment = Annotated[str | None, Field(max_length=64, examples=["2026-03-01T12:00:00Z"])]
 PREVIEWED = 10
+NAME_LENGTH = 128
 
 
 class RetryIn(Asking):
@@ -94,9 +95,10 @@ class Outcome(Telling):
 
 
 class ScheduleRow(ScheduleOut):
-    """`running` is how many of its runs workers have; `recent` what became of its last occurrences,
-    newest first, if `recent` was asked for."""
+    """`words` says its timing in English, `running` is how many of its runs workers have; `recent`
+    what became of its last occurrences, newest first, if `recent` was asked for."""
 
+    words: str
     running: int
     recent: list[Outcome] | None
 
@@ -114,26 +116,39 @@ class Next(Telling):
 @routes.get("/schedules", Page[ScheduleRow])
 def list_schedules(
     ask: Asked,
-    after: AfterName = "",
+    q: Annotated[
+        str | None, Query(max_length=NAME_LENGTH, description="What its name or its job holds.")
+    ] = None,
     job: Name | None = None,
+    status: Literal["ACTIVE", "PAUSED", "DISABLED", "FINISHED", "BROKEN"] | None = None,
+    sort: Annotated[
+        Literal["name", "next", "last"],
+        Query(description="By name, the next to fire first, or the last fired first."),
+    ] = "name",
+    after: Annotated[
+        str, Query(max_length=KEY_LENGTH, description="`next` of the page before.")
+    ] = "",
     recent: Annotated[
         int, Query(ge=0, le=OUTCOMES, description="How many of the last outcomes to tell.")
     ] = 0,
     limit: Limit = 50,
 ) -> Any:
-    """Schedules by name."""
-    found = ask.control.schedules(after=after, job=job, limit=limit)
+    """Schedules, by name if nothing is said."""
+    found, following = ask.control.find_schedules(
+        words=q, job=job, status=status, sort=sort, after=after, limit=limit
+    )
     running = ask.control.running_by_schedule()
     outcomes = ask.control.recent_outcomes(found, limit=recent) if recent else {}
     items = [
         {
             **tell_schedule(one),
+            "words": in_words(one),
             "running": running.get(one.id, 0),
             "recent": outcomes.get(one.id, []) if recent else None,
         }
         for one in found
     ]
-    return {"items": items, "next": found[-1].name if len(found) == limit else None}
+    return {"items": items, "next": following}
 
 
 @routes.post("/schedules", ScheduleOut, status_code=201)
