@@ -215,7 +215,7 @@ def _run(tokens: list[str]) -> int:
     from cyclopts import CycloptsError
 
     try:
-        code = make_app(tokens[0])(tokens, exit_on_error=False, print_error=False)
+        code = make_app()(tokens, exit_on_error=False, print_error=False)
     except CycloptsError as fault:
         return _refuse(tokens, str(fault), WRONG_USE)
     return code if isinstance(code, int) else OK
@@ -234,9 +234,7 @@ def _say_help() -> int:
     return OK
 
 
-def make_app(only: str | None = None) -> App:
-    """The tree of commands. With the name of one it has no other, which is cheaper to make; a name
-    that nobody knows gets all of them, to find the one that was meant."""
+def make_app() -> App:
     from cyclopts import App, Group, Parameter
 
     app = App(
@@ -251,12 +249,9 @@ def make_app(only: str | None = None) -> App:
         suppress_keyboard_interrupt=False,
         default_parameter=Parameter(negative=(), show_default=False),
     )
-    known = only in {command.name for commands in GROUPS.values() for command in commands}
     for title, commands in GROUPS.items():
         group = Group.create_ordered(title)
         for place, command in enumerate(commands):
-            if known and command.name != only:
-                continue
             app.command(
                 f"rota.cli.{command.path}",
                 name=command.name,
