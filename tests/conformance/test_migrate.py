@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -239,3 +240,19 @@ def test_a_server_that_is_not_there_is_named() -> None:
     url = "postgresql://nobody@127.0.0.1:1/nowhere"
     with pytest.raises(Unavailable):
         open_store(url).migrate()
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+    """It will hold arguments. One that is there keeps the mode it has."""
+    path = tmp_path / "rota.db"
+    store = open_store(f"sqlite:///{path}")
+    store.migrate()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    log = path.with_name("rota.db-wal")
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    store.close()
+    path.chmod(0o640)
+    again = open_store(f"sqlite:///{path}")
+    again.migrate()
+    again.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640

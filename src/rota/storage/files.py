@@ -1,11 +1,19 @@
-"""Facts about the file of a store that has one."""
+"""The file of a store that has one."""
 
 from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from rota.storage.engine import Row
+
+
+def make_private(path: str) -> None:
+    """A file that is not there yet is made for its owner alone: it will hold arguments. What keeps
+    it from being made is said by the database, which tries again."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def file_facts(path: str, wal: str) -> Row:

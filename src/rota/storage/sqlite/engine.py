@@ -30,7 +30,7 @@ from rota.errors import (
 )
 from rota.model.result import Result
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
-from rota.storage.files import file_facts
+from rota.storage.files import file_facts, make_private
 from rota.storage.sqlite.connect import BUSY_SECONDS, raw_connection, split_statements, use_wal
 from rota.storage.sqlite.select import select
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
@@ -294,6 +294,8 @@ class SqliteEngine:
     # Opening
 
     def _open(self, *, writing: bool) -> sqlite3.Connection:
+        if writing and not self.in_memory:
+            make_private(self._file)
         try:
             connection = sqlite3.connect(
                 self._file,
