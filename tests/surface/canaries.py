@@ -1,0 +1,139 @@
+"""Secrets that are planted wherever one may be, and found nowhere: what the tests of it share.
+
+`PLANTED` are the values, `forms` what each must not be seen as. The app below tells all of them in
+every way it can: as errors, log lines, printed text, results, columns, arguments and variables.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from urllib.parse import quote, quote_plus
+
+PLANTED = {
+    "environment": "canary-env-7Qw+/z%9 x",
+    "keyword": "canary kw 1Vb",
+    "database": "canary dsn/3:x@9",
+    "target": "canary-target-5Tz/é",
+    "argument": "canary-arg-8Kp'q",
+    "deep": 'canary-deep-2Lm"r',
+    "schedule": "canary-schedule-3Wd",
+    "header": "canary-header-6Nd",
+    "local": "canary-local-4Rs",
+    "params": "canary-params-9Yx",
+}
+
+ENVIRONMENT = {
+    "SHOP_API_TOKEN": PLANTED["environment"],
+    "WAREHOUSE": f"host=db password='{PLANTED['keyword']}' user=me",
+}
+
+
+def forms(value: str) -> Iterator[str]:
+    """What must not be found: the value, its encodings, and what is left if somebody cuts them."""
+    raw = value.encode()
+    yield value
+    yield quote(value, safe="")
+    yield quote_plus(value)
+    yield raw.hex()
+    for before in (b"", b"a:", b"ab:"):
+        whole = base64.b64encode(before + raw).decode().rstrip("=")
+        yield whole[4:-2] if before else whole[:-1]
+        yield (whole[4:-2] if before else whole[:-1]).replace("+", "-").replace("/", "_")
+
+
+def found(text: str) -> list[str]:
+    """The canaries that can be seen in a text, with their surroundings."""
+    seen = []
+    for name, value in PLANTED.items():
+        for form in forms(value):
+            if (at := text.find(form)) >= 0:
+                seen.append(f"{name}: …{text[max(0, at - 80) : at + 60]}…")
+    return seen
+
+
+APP = """
+    import base64, os, urllib.parse
+    import rota
+
+    app = rota.Rota()
+
+    def ways(value):
+        raw = value.encode()
+        return [value, repr(value), base64.b64encode(raw).decode(), raw.hex(),
+                base64.urlsafe_b64encode(b"me:" + raw).decode(), urllib.parse.quote(value, safe=""),
+                urllib.parse.quote_plus(value), value.replace("'", "''")]
+
+    @app.job(max_attempts=1)
+    def arguments(ctx, password: str, deep: dict) -> dict:
+        for value in (password, deep["list"][0]["api_key"], os.environ["SHOP_API_TOKEN"]):
+            for way in ways(value):
+                ctx.logger.info("it is %s", way)
+        ctx.logger.info("x" * 3_990 + password + "y" * 100)
+        try:
+            raise KeyError(password)
+        except KeyError:
+            ctx.logger.exception("with a traceback")
+        ctx.progress(1, 2)
+        return {"seen": ways(password), "token": "whatever", "environment": dict(os.environ)}
+
+    @app.job(max_attempts=1)
+    def traceback(ctx, password: str, deep: dict) -> None:
+        api_key = "-".join(["canary", "local", "4Rs"])
+        headers = {"Authorization": "Bearer " + "-".join(["canary", "header", "6Nd"])}
+        told = [*ways(api_key), *ways(password), *ways(os.environ["SHOP_API_TOKEN"]), str(headers)]
+        cause = RuntimeError("first: " + os.environ["WAREHOUSE"])
+        raise ValueError("x" * 15_000 + password + "\\n".join(told)) from cause
+
+    @app.job(max_attempts=1)
+    async def header(ctx) -> None:
+        token = "-".join(["canary", "header", "6Nd"])
+        raise RuntimeError(f"GET /x HTTP/1.1\\nAuthorization: Bearer {token}\\n"
+                           f"Cookie: sid={token}\\nX-Api-Key: {token}")
+
+    @app.job(max_attempts=1)
+    def settings(ctx) -> None:
+        raise RuntimeError(f"{app.settings}, {app.settings.database}, {app.settings.targets}")
+
+    @app.job(max_attempts=1)
+    def storage(ctx, password: str, deep: dict) -> None:
+        ctx.db.execute("SELECT '" + password.replace("'", "''") + "' FROM nowhere")
+"""
+
+FILE = """
+    import base64, os, sys, urllib.parse
+
+    schedule = False
+    max_attempts = 1
+    token = os.environ["SHOP_API_TOKEN"]
+
+    def run(ctx):
+        print(token, repr(token), flush=True)
+        print(base64.b64encode(token.encode()).decode(), file=sys.stderr, flush=True)
+        os.write(1, (urllib.parse.quote(token, safe="") + token.encode().hex() + "\\n").encode())
+        print("x" * 3_985 + token + "y" * 50_000)
+        ctx.logger.warning("the environment: %s", dict(os.environ))
+        raise RuntimeError(f"no entry with {token}, nor " + os.environ["WAREHOUSE"])
+"""
+
+
+def make_folder(folder: Path) -> None:
+    """An app, a folder of jobs and settings that hold every kind of secret."""
+    (folder / "shop.py").write_text(dedent(APP))
+    jobs = folder / "jobs.d"
+    for name in ("books", "away"):
+        (jobs / name).mkdir(parents=True)
+    (jobs / "leaky.py").write_text(dedent(FILE))
+    books = jobs / "books"
+    params = f'[params]\nprivate_key = "{PLANTED["params"]}"\n'
+    (books / "job.toml").write_text("schedule = false\nmax_attempts = 1\n" + params)
+    (books / "01_tell.sql").write_text(
+        "SELECT '${SHOP_API_TOKEN}' AS told, '${PRIVATE_KEY}' AS more, 'x' AS password;"
+    )
+    (books / "02_fail.sql").write_text('SELECT * FROM "${SHOP_API_TOKEN}", "${PRIVATE_KEY}";')
+    (jobs / "away" / "job.toml").write_text('schedule = false\nmax_attempts = 1\ntarget = "far"\n')
+    (jobs / "away" / "01.sql").write_text("SELECT 1;")
+    url = f"postgresql://me:{quote(PLANTED['target'], safe='')}@127.0.0.1:1/far?connect_timeout=2"
+    (folder / "rota.toml").write_text(f'[targets]\nfar = "{url}"\n')
