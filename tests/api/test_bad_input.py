@@ -197,8 +197,8 @@ def test_settings_are_checked_when_the_app_is_made() -> None:
 
 
 def test_a_part_that_is_none_is_refused(app: rota.Rota) -> None:
-    with pytest.raises(rota.Invalid, match="part 'web' is unknown; use scheduler, worker"):
-        app.start(only=["worker", "web"])
+    with pytest.raises(rota.Invalid, match="part 'cook' is unknown; use scheduler, worker"):
+        app.start(only=["worker", "cook"])
     app.start()
 
 

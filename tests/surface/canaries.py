@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from textwrap import dedent
+from threading import Thread
 from urllib.parse import quote, quote_plus
 
 PLANTED = {
@@ -98,6 +101,10 @@ APP = """
         raise RuntimeError(f"{app.settings}, {app.settings.database}, {app.settings.targets}")
 
     @app.job(max_attempts=1)
+    def asked(ctx, password: str) -> str:
+        return password
+
+    @app.job(max_attempts=1)
     def storage(ctx, password: str, deep: dict) -> None:
         ctx.db.execute("SELECT '" + password.replace("'", "''") + "' FROM nowhere")
 """
@@ -119,13 +126,69 @@ FILE = """
 """
 
 
-def make_folder(folder: Path) -> None:
-    """An app, a folder of jobs and settings that hold every kind of secret."""
+SHELL = """
+    executor = "shell"
+    schedule = false
+    max_attempts = 1
+    command = ["sh", "-c", 'echo "$TOKEN"; printf %s "$TOKEN" | od -An -tx1 | tr -d " \\n"; exit 3']
+    stdin = "${SHOP_API_TOKEN}"
+
+    [env]
+    TOKEN = "${SHOP_API_TOKEN}"
+"""
+
+REQUEST = """
+    executor = "http"
+    schedule = false
+    max_attempts = 1
+    method = "POST"
+    url = "http://127.0.0.1:{port}/echo"
+    body = "token ${{SHOP_API_TOKEN}}"
+
+    [headers]
+    Authorization = "Bearer ${{SHOP_API_TOKEN}}"
+"""
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers 500 with everything that it was sent."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        told = f"{self.headers}\n".encode() + body
+        self.send_response(500)
+        self.send_header("X-Echo", self.headers["Authorization"] or "")
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def echoing() -> Iterator[int]:
+    """The port of a server that repeats what it is told."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def make_folder(folder: Path, port: int) -> None:
+    """An app, a folder of jobs and settings that hold every kind of secret; an echo at `port`."""
     (folder / "shop.py").write_text(dedent(APP))
     jobs = folder / "jobs.d"
-    for name in ("books", "away"):
+    for name in ("books", "away", "command", "request"):
         (jobs / name).mkdir(parents=True)
     (jobs / "leaky.py").write_text(dedent(FILE))
+    (jobs / "command" / "job.toml").write_text(dedent(SHELL))
+    (jobs / "request" / "job.toml").write_text(dedent(REQUEST.format(port=port)))
     books = jobs / "books"
     params = f'[params]\nprivate_key = "{PLANTED["params"]}"\n'
     (books / "job.toml").write_text("schedule = false\nmax_attempts = 1\n" + params)
@@ -136,4 +199,5 @@ def make_folder(folder: Path) -> None:
     (jobs / "away" / "job.toml").write_text('schedule = false\nmax_attempts = 1\ntarget = "far"\n')
     (jobs / "away" / "01.sql").write_text("SELECT 1;")
     url = f"postgresql://me:{quote(PLANTED['target'], safe='')}@127.0.0.1:1/far?connect_timeout=2"
-    (folder / "rota.toml").write_text(f'[targets]\nfar = "{url}"\n')
+    executors = f'[executors]\nshell = true\nhttp = true\nhttp_allow = ["127.0.0.1:{port}"]\n'
+    (folder / "rota.toml").write_text(f'[targets]\nfar = "{url}"\n{executors}')

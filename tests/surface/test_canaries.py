@@ -12,7 +12,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -24,7 +24,7 @@ import pytest
 
 from tests.api.support import wait_until
 from tests.support.postgres import Server
-from tests.surface.canaries import ENVIRONMENT, PLANTED, found, make_folder
+from tests.surface.canaries import ENVIRONMENT, PLANTED, echoing, found, make_folder
 from tests.surface.conftest import Cli
 from tests.surface.test_up import Up
 
@@ -35,8 +35,15 @@ VIEWS = (
     "events", "workers", "queues", "dead",
 )  # fmt: skip
 ARGS = {"password": PLANTED["argument"], "deep": {"list": [{"api_key": PLANTED["deep"]}]}}
-JOBS = ("arguments", "traceback", "header", "settings", "storage", "leaky", "books", "away")
-SUCCEEDS = ("arguments",)
+JOBS = (
+    "arguments", "traceback", "header", "settings", "storage", "leaky", "books", "away", "command",
+    "request",
+)  # fmt: skip
+REASONS = {
+    "traceback": "ValueError", "header": "Authorization", "settings": "Settings(",
+    "storage": "nowhere", "leaky": "no entry with", "books": "02_fail.sql", "away": "127.0.0.1",
+    "command": "code 3", "request": "500",
+}  # fmt: skip
 HIDDEN = "[redacted]"
 
 
@@ -61,7 +68,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, cli: Cli) -> Iterator[Up]:
     """Everything planted. Commands of the test know the store, and nothing else of it."""
-    make_folder(tmp_path)
+    with ExitStack() as stack:
+        make_folder(tmp_path, stack.enter_context(echoing()))
+        yield from start(monkeypatch, url)
+
+
+def start(monkeypatch: pytest.MonkeyPatch, url: str) -> Iterator[Up]:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("ROTA_DATABASE", url)
     processes = "1" if url.startswith("duckdb") else "2"
@@ -110,9 +122,16 @@ def test_canaries_are_found_nowhere(up: Up, cli: Cli, url: str, tmp_path: Path) 
         base_url=told["web"]["url"], headers={"Authorization": f"Bearer {token}"}, timeout=20
     ) as api:
         ids = act(cli, api, seen)
+        if not url.startswith("duckdb"):
+            ask_by_rows(url, seen)
         wait_until(lambda: all(run["state"] in ("succeeded", "dead") for run in runs(cli)))
         states = {run["job"]: run["state"] for run in runs(cli)}
-        assert states == {job: "succeeded" if job in SUCCEEDS else "dead" for job in JOBS}
+        good = ("arguments", "asked")
+        assert states == {job: "succeeded" if job in good else "dead" for job in states}
+        assert set(states) >= set(JOBS)
+        errors = {run["job"]: run["error"] for run in runs(cli)}
+        for job, words in REASONS.items():  # they did what they are here for
+            assert words in errors[job], errors[job]
         look_with_commands(cli, ids, seen)
         look_with_api(api, ids, seen)
     look_at_processes(up, seen)
@@ -125,8 +144,9 @@ def test_canaries_are_found_nowhere(up: Up, cli: Cli, url: str, tmp_path: Path) 
         look_as_viewer(url, seen)
     seen.check()
     for where in ("rota logs", "rota show", "stderr", "table runs", "table logs", "/api/v1/runs",
-                  "table schedule_changes", "table audit"):  # fmt: skip
-        assert HIDDEN in seen.seen[where], where
+                  "table schedule_changes", "table audit", "control rows"):  # fmt: skip
+        if not (where == "control rows" and url.startswith("duckdb")):
+            assert HIDDEN in seen.seen[where], where
 
 
 def runs(cli: Cli) -> list[dict[str, Any]]:
@@ -156,6 +176,37 @@ def act(cli: Cli, api: httpx.Client, seen: Surfaces) -> list[str]:
     reason = f"the password={PLANTED['argument'].replace(chr(39), '')} was seen"
     seen.add("rota pause", cli("pause", "planted", "--reason", reason).out)
     return ids
+
+
+def ask_by_rows(url: str, seen: Surfaces) -> None:
+    """Control rows, one that is done and two that are refused; they stay in the table."""
+    table = "rota_control" if url.startswith("sqlite") else "rota.control"
+    written = "'" + PLANTED["argument"].replace("'", "''") + "'"
+    statements = (
+        f"RUN JOB asked WITH (password = {written})",
+        f"RUN JOB nobody WITH (password = {written})",
+        f"RUN JOB asked WITH (password = {written}, no_such = 1)",
+    )
+    with opened(url) as connection:
+        mark = "?" if url.startswith("sqlite") else "%s"
+        for statement in statements:
+            connection.execute(f"INSERT INTO {table} (statement) VALUES ({mark})", (statement,))
+        connection.commit()
+
+        def answered() -> bool:
+            connection.commit()
+            found = connection.execute(f"SELECT status FROM {table}").fetchall()
+            return len(found) == 3 and all(status != "asked" for (status,) in found)
+
+        wait_until(answered)
+        for row in connection.execute(f"SELECT * FROM {table}").fetchall():
+            seen.add("control rows", row)
+
+
+def opened(url: str) -> Any:
+    if url.startswith("sqlite"):
+        return closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=20))
+    return psycopg.connect(url)
 
 
 def look_with_commands(cli: Cli, ids: list[str], seen: Surfaces) -> None:

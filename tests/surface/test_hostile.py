@@ -1,213 +1,383 @@
-"""Text that means harm passes every command unharmed: the value whole in JSON, every character
-seen in a table, and nothing of it obeyed by a terminal."""
+"""Hostile strings go through every surface unharmed, and harm none: as arguments, results, errors,
+log lines and reasons they come out as they went in, but for what no database can store; as names
+they are refused by one rule, everywhere alike.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import logging
+import os
 import re
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import rota
-from rota.cli import output
 from rota.cli.main import main
-from rota.flow.control import Control
-from rota.life import open_door
-from rota.model.limits import LOG_LINE_LENGTH, REASON_LENGTH, clip
-from tests.surface.conftest import Cli, Ends
+from rota.cli.up_log import HumanLines, JsonLines, _say
+from rota.errors import Invalid, RotaError
+from rota.flow.events import RunEvent
+from rota.web.server import Web
+from tests.api.support import wait_until
+from tests.support.postgres import Server
+from tests.surface.conftest import Ends
 
-HOSTILE = {
-    "escapes": "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J",
-    "lines": "one\nrota: all is well\r\ntwo\rthree\u2028four",
-    "direction": "\u202egnp.exe\u2066 \u200f",
-    "markup": "[red]bold[/red] [link=http://x]y[/link] <b>&amp;</b> :smile:",
-    "quotes": "'; DROP TABLE runs; -- \" ` \\ ${HOME} $(id)",
-    "paths": "../../etc/passwd",
-    "large": "x" * 10_000,
-    "unseen": "\ufeffbom\x00nul\x7fdel\x85next",
-    "wide": "日本語 naïve 🎉",
+STRINGS = {
+    "quotes": """it's "quoted" `and` \\back\\slashed\\ ''twice''""",
+    "sql": "'; DROP TABLE runs; -- $$ $1 :name %s %(x)s {} ${HOME} $${",
+    "markup": "<script>alert(1)</script><img src=x onerror=alert(1)>&amp;]]>",
+    "ansi": "\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J\x9b31m",
+    "lines": "first\nsecond\r\nthird\rfourth\x0bfifth\u2028sixth\u0085seventh",
+    "direction": "\u202etxt.exe\u202c \u2066x\u2069 \u200f\u200b\ufeff",
+    "long": "0123456789" * 1_000,
+    "path": "../../etc/hosts",
+    "nul": "a\0b",
+    "stream": "data: x\n\nevent: end\ndata: {}\n\n",
+    "emoji": "naïve ☃ 𝄞 👩‍👩‍👧",
+    "blank": " \t ",
 }
-# What a terminal obeys, or what turns a line around: none of it may be printed as it is.
-OBEYED = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029"
-                    "\u202a-\u202e\u2066-\u2069\ufeff]")  # fmt: skip
-ESCAPE = re.compile("\x1b(?!\\[[0-9;]*m)")  # but for our own colours
+HALF = "half \ud800"  # of a character: no database can store it
+ENGINES = ("sqlite", "duckdb", "postgres")
+# What a terminal obeys, or a reader cannot see.
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
-class Screen(io.StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        return True
+def stored(text: str) -> str:
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def on_a_screen(monkeypatch: pytest.MonkeyPatch, *args: str) -> str:
-    screen, beside = Screen(), Screen()
-    with monkeypatch.context() as patch:
-        patch.setenv("TERM", "xterm-256color")
-        patch.delenv("NO_COLOR", raising=False)
-        patch.setattr(sys, "stdout", screen)
-        patch.setattr(sys, "stderr", beside)
-        main(list(args))
-    return screen.getvalue() + beside.getvalue()
+@dataclass
+class World:
+    """A Rota that runs, with a run for every string that told it, and one that died of it."""
+
+    app: rota.Rota
+    web: Web
+    token: str
+    told: dict[str, str]
+    died: dict[str, str]
+
+    def cli(self, *args: str) -> tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main([*args])
+        return code, out.getvalue(), err.getvalue()
+
+    def json(self, *args: str) -> Any:
+        code, out, err = self.cli(*args, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    def get(self, path: str, **params: str) -> httpx.Response:
+        return self.ask("GET", path, params=params)
+
+    def ask(self, method: str, path: str, **what: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.request(method, self.web.url + path, headers=headers, timeout=20, **what)
 
 
-@pytest.fixture(params=HOSTILE, ids=list(HOSTILE))
-def text(request: pytest.FixtureRequest) -> str:
-    return HOSTILE[request.param]
+@pytest.fixture(scope="module", params=ENGINES)
+def address(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[str]:
+    if request.param != "postgres":
+        yield f"{request.param}:///{tmp_path_factory.mktemp('hostile')}/store.db"
+        return
+    server: Server = request.getfixturevalue("postgres_server")
+    with server.database() as url:
+        yield url
 
 
-@pytest.fixture
-def told(cli: Cli, text: str) -> dict[str, str]:
-    """The text everywhere a text can be: argument, result, error, log line, reason, key, owner,
-    description. Ids of runs by job."""
-    app = rota.Rota()
-
-    @app.job(max_attempts=1, description=text[:200].replace("\0", ""))
-    def echo(ctx: rota.Context, said: str) -> str:
-        ctx.logger.info("%s", said)
-        return said
+@pytest.fixture(scope="module")
+def world(address: str, tmp_path_factory: Any) -> Iterator[World]:
+    folder, before = tmp_path_factory.mktemp("world"), Path.cwd()
+    os.chdir(folder)
+    os.environ["ROTA_DATABASE"] = address
+    app = rota.Rota(address, port=0)
 
     @app.job(max_attempts=1)
-    def fail(said: str) -> None:
-        raise RuntimeError(said)
+    def echo(ctx: rota.Context, value: str, deep: dict[str, Any]) -> dict[str, Any]:
+        ctx.logger.info("%s", value)
+        assert deep == {value: [value]}
+        return {"value": value, "deep": deep}
 
     @app.job(max_attempts=1)
-    def wait() -> None: ...
+    def fail(ctx: rota.Context, value: str) -> None:
+        raise RuntimeError(value)
 
-    ends = Ends(app, 2)
-    app.start(["worker"])
-    ids = {
-        name: app.enqueue(name, {"said": text.replace("\0", "")}).id for name in ("echo", "fail")
-    }
-    ends.wait()
-    app.stop()
-    ids["wait"] = app.enqueue("wait", delay="1h").id
-    app.control.cancel(ids["wait"], text)
-    app.schedule("daily", job="wait", every="1d", owner=text[:100].replace("\0", ""))
-    app.control.pause("daily", text)
-    app.control.pause_queue("default", text)
-    app.control.pause_dispatch(text)
-    app.close()
-    return ids
-
-
-COMMANDS = [
-    "jobs", "schedules", "runs", "queues", "workers", "locks", "show daily", "show echo",
-    "show {echo}", "show {fail}", "show {wait}", "logs {echo}", "explain daily", "pause daily",
-]  # fmt: skip
-
-
-def test_no_command_lets_it_do_harm(
-    cli: Cli, told: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One test for all commands: what must be made for it takes longer than to look at it."""
-    for command in COMMANDS:
-        args = command.format(**told).split()
-        seen = on_a_screen(monkeypatch, *args)
-        assert not OBEYED.search(seen), command
-        assert not ESCAPE.search(seen), command
-        assert "\nrota: all is well" not in seen, command
-        piped = cli(*args)
-        assert not OBEYED.search(piped.out + piped.err), command
-        assert "\x1b" not in piped.out + piped.err, command
-        assert "\nrota: all is well" not in piped.out, command
-    json_holds_it_as_it_was(cli, told, text)
-
-
-def json_holds_it_as_it_was(cli: Cli, told: dict[str, str], text: str) -> None:
-    said = text.replace("\0", "")
-    run = cli("show", told["echo"], "--json")
-    assert not OBEYED.search(run.out)
-    assert run.json["run"]["args"] == {"said": said}
-    assert run.json["run"]["result"] == said
-    assert said in cli("show", told["fail"], "--json").json["run"]["error"]
-    (line, *_) = cli("logs", told["echo"], "--json").json
-    assert line["text"] == clip(said, LOG_LINE_LENGTH)
-    (daily,) = cli("schedules", "--json").json
-    assert daily["paused_reason"] == clip(text, REASON_LENGTH)
-
-
-def test_markup_is_text(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Screen()
-    monkeypatch.setattr(sys, "stdout", screen)
-    output.say_table(("a", "b"), [(HOSTILE["markup"], "[bold]x[/bold]")])
-    assert HOSTILE["markup"] in screen.getvalue()
-    assert "[bold]x[/bold]" in screen.getvalue()
-
-
-def test_wide_letters_keep_the_columns_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Screen()
-    monkeypatch.setattr(sys, "stdout", screen)
-    monkeypatch.setenv("COLUMNS", "40")
-    output.say_table(("name", "note"), [("日本語" * 8, "whole")])
-    assert "日本語" * 8 in screen.getvalue()
-
-
-def test_no_color_is_heard(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "\x1b[" in on_a_screen(monkeypatch, "--help")
-    screen = Screen()
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(sys, "stdout", screen)
-    assert main(["--help"]) == 0
-    assert main(["next", "@daily"]) == 0
-    assert "\x1b" not in screen.getvalue()
-
-
-@pytest.mark.parametrize("name", HOSTILE, ids=list(HOSTILE))
-def test_hostile_names_are_refused_in_one_line(cli: Cli, store: Control, name: str) -> None:
-    for args in (
-        ["show", HOSTILE[name]], ["pause", HOSTILE[name]], ["run", HOSTILE[name]],
-        ["enqueue", HOSTILE[name]], ["logs", HOSTILE[name]], ["drop", HOSTILE[name]],
-        ["resume", "--queue", HOSTILE[name]], [HOSTILE[name]], ["runs", "--state", HOSTILE[name]],
-        ["schedule", HOSTILE[name], "--job", "greet", "--every", "1h"],
-    ):  # fmt: skip
-        answer = cli(*args)
-        assert answer.code == 2, args
-        assert not OBEYED.search(answer.error), args
-        assert "\x1b" not in answer.error
-
-
-@pytest.mark.usefixtures("store")
-@pytest.mark.parametrize(
-    ("args", "meant"),
-    [
-        ("show nightlt", "'nightly'"),
-        ("show Greet", "'greet'"),
-        ("run chaty", "'chatty'"),
-        ("enqueue brokn", "'broken'"),
-        ("pause nigtly", "'nightly'"),
-        ("explain nightyl", "'nightly'"),
-        ("drop nightlyy", "'nightly'"),
-        ("runs --job gret", "'greet'"),
-        ("resume --queue tlk", "'talk'"),
-    ],
-)
-def test_a_slip_is_answered_with_the_name_that_was_meant(cli: Cli, args: str, meant: str) -> None:
-    answer = cli(*args.split())
-    assert answer.code == 2
-    assert answer.error.endswith(f"; did you mean {meant}?")
-
-
-def test_a_name_like_no_other_gets_no_guess(cli: Cli, store: Control) -> None:
-    assert "did you mean" not in cli("show", "zzzz").error
-
-
-def test_the_door_tells_it_whole(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("duckdb")
-    monkeypatch.setenv("ROTA_DATABASE", "duckdb:///shop.duckdb")
-    app = rota.Rota()
-    app.job("echo")(lambda said: said)
-    app.load()
-    door = open_door(app)
-    assert door is not None
+    web = app._web = Web(app, wrong_tokens=10**9)
+    ends = Ends(app, 2 * len(STRINGS))
+    app.start(("scheduler", "worker", "web"))
     try:
-        for name, text in HOSTILE.items():
-            said = text.replace("\0", "")
-            made = cli("enqueue", "echo", "--args", json.dumps({"said": said}), "--json").json
-            run = cli("show", made["id"], "--json").json["run"]
-            assert run["args"] == {"said": said}, name
+        told, died = {}, {}
+        for name, value in STRINGS.items():
+            told[name] = app.enqueue("echo", {"value": value, "deep": {value: [value]}}).id
+            died[name] = app.enqueue("fail", {"value": value}).id
+        ends.wait()
+        # Lines are written a moment after their run has ended.
+        wait_until(lambda: all(app.control.logs(run_id) for run_id in told.values()))
+        web.wait_ready()
+        token = app.control.create_token("hostile", "admin")[1]
+        yield World(app, web, token, told, died)
     finally:
-        door.stop()
-        app.close()
+        app.stop(grace="1s")
+        os.chdir(before)
+        del os.environ["ROTA_DATABASE"]
+
+
+@pytest.fixture(params=STRINGS)
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+# As arguments, results, errors and log lines
+
+
+def test_python(world: World, name: str) -> None:
+    value, control = STRINGS[name], world.app.control
+    run = control.run(world.told[name])
+    assert run.state == "succeeded", run.error
+    assert json.loads(run.args) == {"value": value, "deep": {value: [value]}}
+    assert json.loads(run.result or "") == {"value": value, "deep": {value: [value]}}
+    (line,) = control.logs(run.id)
+    assert line["text"] == stored(value) if name != "long" else value.startswith(line["text"][:900])
+    dead = control.run(world.died[name])
+    assert (dead.error or "").endswith(f"RuntimeError: {stored(value)}".rstrip("\n"))
+    (attempt,) = control.attempts(dead.id)
+    assert attempt["error"] == dead.error
+
+
+def test_commands_for_programs(world: World, name: str) -> None:
+    value, control = STRINGS[name], world.app.control
+    told = world.json("show", world.told[name])
+    assert told["run"]["args"] == {"value": value, "deep": {value: [value]}}
+    assert told["run"]["result"] == {"value": value, "deep": {value: [value]}}
+    dead = control.run(world.died[name])
+    assert world.json("show", dead.id)["run"]["error"] == dead.error
+    assert [line["text"] for line in world.json("logs", world.told[name])] == [
+        line["text"] for line in control.logs(world.told[name])
+    ]
+    runs = {run["id"]: run for run in world.json("runs", "--limit", "100")}
+    assert runs[dead.id]["error"] == dead.error
+
+
+def test_commands_for_people(world: World, name: str) -> None:
+    """Nothing in it moves a cursor, turns the direction of text, or passes for a line of ours."""
+    for words in (("show", world.told[name]), ("show", world.died[name]),
+                  ("logs", world.told[name]), ("logs", world.died[name]),
+                  ("runs", "--limit", "100")):  # fmt: skip
+        code, out, err = world.cli(*words)
+        assert code == 0, err
+        assert not OBEYED.search(out), (words, OBEYED.findall(out))
+        assert err == "" or not OBEYED.search(err)
+    rows = world.cli("runs", "--limit", "100")[1].splitlines()
+    assert len(rows) == 2 * len(STRINGS) + 1  # one for each, and the head
+
+
+def test_views(world: World, name: str) -> None:
+    run_id = world.died[name]
+    wanted = world.app.control.run(run_id).error
+    query = f"SELECT error FROM runs WHERE run_id = '{run_id}'"
+    assert world.json("sql", "-c", query) == [{"error": wanted}]
+    assert world.app.control.select(query).rows == ((wanted,),)
+    answer = world.ask("POST", "/api/v1/sql", json={"sql": query})
+    assert answer.json()["results"][0]["rows"] == [[wanted]]
+    dead = f"SELECT error FROM dead WHERE run_id = '{run_id}'"
+    assert world.json("sql", "-c", dead) == [{"error": wanted}]
+    code, out, err = world.cli("sql", "-c", query)
+    assert code == 0, err
+    assert not OBEYED.search(out)
+
+
+def test_a_string_in_a_statement_is_a_string(world: World, name: str) -> None:
+    value = STRINGS[name]
+    written = "'" + value.replace("'", "''") + "'"
+    if "\0" in value:
+        with pytest.raises(Invalid, match="NUL"):
+            world.app.control.select(f"SELECT {written} AS x")
+        return
+    assert world.app.control.select(f"SELECT {written} AS x").rows == ((value,),)
+
+
+def test_http(world: World, name: str) -> None:
+    value = STRINGS[name]
+    answer = world.get(f"/api/v1/runs/{world.told[name]}")
+    assert answer.headers["content-type"].startswith("application/json")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.json()["args"] == {"value": value, "deep": {value: [value]}}
+    assert answer.json()["result"] == {"value": value, "deep": {value: [value]}}
+    dead = world.get(f"/api/v1/runs/{world.died[name]}").json()
+    assert dead["error"] == world.app.control.run(world.died[name]).error
+    lines = world.get(f"/api/v1/runs/{world.told[name]}/logs").json()["items"]
+    assert [line["text"] for line in lines] == [
+        line["text"] for line in world.app.control.logs(world.told[name])
+    ]
+
+
+def test_a_run_that_is_made_over_http_has_what_was_sent(world: World, name: str) -> None:
+    args = {"value": STRINGS[name], "deep": {STRINGS[name]: [STRINGS[name]]}}
+    answer = world.ask("POST", "/api/v1/jobs/echo/runs", json={"args": args, "delay": "9d"})
+    assert answer.status_code in (200, 201, 202), answer.text
+    made = world.app.control.run(answer.json()["id"])
+    assert json.loads(made.args) == args
+    world.app.control.delete(made.id)
+
+
+def test_event_streams(world: World, name: str) -> None:
+    """One frame a line of the log, whatever is in it, and one at the end."""
+    text = world.get(f"/api/v1/runs/{world.told[name]}/logs/stream").text
+    frames = [frame for frame in text.split("\n\n") if "data:" in frame]
+    events = [re.findall(r"^event: ?(.*)$", frame, re.MULTILINE) for frame in frames]
+    assert events == [["log"], ["end"]]
+    (data,) = re.findall(r"^data: ?(.*)$", frames[0], re.MULTILINE)
+    assert json.loads(data)["text"] == world.app.control.logs(world.told[name])[0]["text"]
+
+
+def test_log_lines(world: World, name: str) -> None:
+    event = RunEvent(
+        name="echo", run_id=world.died[name], attempt=1, duration_ms=5.0,
+        scheduled_at=world.app.control.now(), error=STRINGS[name],
+    )  # fmt: skip
+    seen: list[str] = []
+    handler = logging.Handler()
+    for formatter in (JsonLines(), HumanLines()):
+        handler.setFormatter(formatter)
+        handler.emit = lambda record: seen.append(handler.format(record))  # type: ignore[method-assign]
+        logger = logging.getLogger("rota.up")
+        logger.addHandler(handler)
+        level = logger.level
+        logger.setLevel("INFO")
+        _say("attempt.failed", event, STRINGS[name])
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    machine, human = seen
+    assert "\n" not in machine
+    assert machine.isascii()
+    told = json.loads(machine)
+    assert (told["message"], told["error"]) == (STRINGS[name], STRINGS[name])
+    assert not OBEYED.search(human)
+    assert all(line.startswith("    ") for line in human.splitlines()[1:])
+
+
+def test_reasons(world: World, name: str) -> None:
+    run = world.app.enqueue("fail", {"value": "x"}, delay="9d")
+    world.app.control.cancel(run.id, STRINGS[name])
+    reason = world.app.control.run(run.id).reason or ""
+    assert reason == stored(STRINGS[name]) or ("cut" in reason and name == "long")
+    entry = next(row for row in world.app.control.audit() if row["thing"] == run.id)
+    assert entry["reason"] == reason
+    code, out, err = world.cli("show", run.id)
+    assert code == 0, err
+    assert not OBEYED.search(out)
+    world.app.control.delete(run.id)
+
+
+def test_metrics_are_whole(world: World) -> None:
+    page = world.get("/metrics").text
+    families = list(text_string_to_metric_families(page))
+    jobs = {
+        sample.labels["job"]
+        for family in families for sample in family.samples if "job" in sample.labels
+    }  # fmt: skip
+    assert jobs == {"echo", "fail"}
+
+
+def test_half_of_a_character_is_refused_before_it_is_stored(world: World) -> None:
+    with pytest.raises(Invalid, match="half of a surrogate pair"):
+        world.app.enqueue("fail", {"value": HALF})
+    with pytest.raises(Invalid):
+        world.app.control.select(f"SELECT '{HALF}'")
+    body = b'{"args": {"value": "half \\ud800"}}'
+    headers = {"Authorization": f"Bearer {world.token}", "Content-Type": "application/json"}
+    url = world.web.url + "/api/v1/jobs/fail/runs"
+    answer = httpx.post(url, content=body, headers=headers, timeout=20)
+    assert 400 <= answer.status_code < 500, answer.text
+
+
+# As names
+
+Refusal = Callable[[World, str], object]
+
+
+def _refused_by_command(world: World, *words: str) -> None:
+    code, out, err = world.cli(*words)
+    assert code in (1, 2), (words, out)
+    assert not OBEYED.search(err.rstrip("\n"))
+    assert "Traceback" not in err
+    raise Invalid(err)
+
+
+def _refused_over_http(world: World, method: str, path: str, body: object = None) -> None:
+    answer = world.ask(method, path, json=body)
+    assert 400 <= answer.status_code < 500, (answer.status_code, answer.text)
+    assert answer.headers["content-type"] == "application/problem+json"
+    raise Invalid(answer.text)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+NAMES: dict[str, Refusal] = {
+    "a job": lambda world, name: world.app.job(name)(lambda: None),
+    "the queue of a job": lambda world, name: world.app.job("new", queue=name)(lambda: None),
+    "a schedule": lambda world, name: world.app.schedule(name, job="echo", every="1h"),
+    "the job of a schedule": lambda world, name: world.app.schedule("new", job=name, every="1h"),
+    "what is enqueued": lambda world, name: world.app.enqueue(name),
+    "a queue": lambda world, name: world.app.enqueue("fail", {"value": "x"}, queue=name),
+    "a queue that is paused": lambda world, name: world.app.control.pause_queue(name),
+    "a token": lambda world, name: world.app.control.create_token(name, "viewer"),
+    "a schedule of a statement": lambda world, name: _refused_by_command(
+        world, "sql", "-c", f"CREATE SCHEDULE {_quoted(name)} FOR JOB echo EVERY '1h'"
+    ),
+    "a schedule of a command": lambda world, name: _refused_by_command(
+        world, "schedule", "--job", "fail", "--every", "1h", "--", name
+    ),
+    "a job of a command": lambda world, name: _refused_by_command(world, "enqueue", "--", name),
+    "a schedule of a request": lambda world, name: _refused_over_http(
+        world, "POST", "/api/v1/schedules", {"name": name, "job": "fail", "every": "1h"}
+    ),
+    "a token of a request": lambda world, name: _refused_over_http(
+        world, "POST", "/api/v1/tokens", {"name": name, "role": "viewer"}
+    ),
+}
+
+
+@pytest.mark.parametrize("place", NAMES)
+def test_names_are_refused_by_one_rule(world: World, name: str, place: str) -> None:
+    before = _counts(world)
+    value = STRINGS[name]
+    with pytest.raises((RotaError, ValueError)) as caught:
+        NAMES[place](world, value)
+    assert not OBEYED.search(str(caught.value).rstrip("\n")), str(caught.value)
+    assert len(str(caught.value)) < 3_000
+    assert _counts(world) == before
+
+
+def _counts(world: World) -> object:
+    control = world.app.control
+    return (
+        [job["name"] for job in control.jobs()],
+        [one.name for one in control.schedules()],
+        [queue["name"] for queue in control.queues()],
+        control.overview()["runs"],
+        [one["name"] if isinstance(one, dict) else one.name for one in control.tokens()],
+    )
+
+
+def test_looking_for_a_thing_of_that_name_finds_nothing(world: World, name: str) -> None:
+    value = STRINGS[name]
+    for words in (("show", "--", value), ("runs", "--job", value), ("explain", "--", value),
+                  ("logs", "--", value), ("pause", "--", value)):  # fmt: skip
+        code, out, err = world.cli(*words)
+        assert code in (1, 2), (words, out, err)
+        assert not OBEYED.search(err.rstrip("\n"))
+        assert "Traceback" not in err
+    answer = world.get("/api/v1/runs", job=value)
+    assert (answer.status_code == 200 and answer.json()["items"] == []) or answer.status_code < 500

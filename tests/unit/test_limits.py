@@ -46,7 +46,9 @@ def nested(levels: int) -> Any:
 # Names
 
 
-@pytest.mark.parametrize("name", ["a", "A-Z.0_9", "maintenance/vacuum", "x" * 128, "0", "."])
+@pytest.mark.parametrize(
+    "name", ["a", "A-Z.0_9", "maintenance/vacuum", "x" * 128, "0", "a..b", ".a"]
+)
 def test_plain_names_are_taken(name: str) -> None:
     assert check_name(name, "job name") == name
 
@@ -61,6 +63,12 @@ def test_other_names_are_refused_with_what_is_allowed(name: object) -> None:
         check_name(name, "job name")
     assert str(caught.value).startswith("job name ")
     assert "use 1 to 128 letters, digits, . _ / or -" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [".", "..", "../x", "a/../b", "a/.", "/a", "a/", "a//b", "/"])
+def test_a_name_that_would_be_read_as_a_path_is_refused(name: str) -> None:
+    with pytest.raises(Invalid, match=r"is not a valid name; what stands between / is not empty"):
+        check_name(name, "job name")
 
 
 def test_a_long_value_is_shown_short() -> None:

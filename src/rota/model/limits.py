@@ -100,6 +100,12 @@ def check_name(value: object, field: str) -> str:
         raise Invalid(
             f"{field} {_shown(value)} is not a valid name; use 1 to 128 letters, digits, . _ / or -"
         )
+    if not {"", ".", ".."}.isdisjoint(value.split("/")):
+        # Whatever reads it as a path, such as the client of a URL, would make another one of it.
+        raise Invalid(
+            f"{field} {_shown(value)} is not a valid name; what stands between / is not empty, . "
+            "or .."
+        )
     return value
 
 
