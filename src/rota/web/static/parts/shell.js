@@ -50,7 +50,7 @@ function find(path) {
 const loaded = new Map();
 
 function Screen({ screen, params, query }) {
-  const [shown, setShown] = useState(loaded.get(screen.name) ?? null);
+  const [shown, setShown] = useState(() => loaded.get(screen.name) ?? null);
   const [failed, setFailed] = useState(null);
   useEffect(() => {
     if (shown) return;
