@@ -13,10 +13,12 @@ import pytest
 import rota
 from rota.errors import Conflict, Invalid, RotaError, Unknown
 from rota.model.result import Result
+from rota.model.run import Claimed
 from rota.model.schedule import Schedule
 from rota.sql.execute import VIA, Statements
 from rota.storage.protocol import Actor
 from tests.api.support import Driven
+from tests.conformance.support import settle
 from tests.unit.test_sql_grammar import GOOD, mutated
 
 ME = Actor(by="analyst", via=VIA)
@@ -233,6 +235,57 @@ def test_on_previous_running(
         fire(driven)
     runs = driven.control.runs(schedule="s")
     assert [run.state for run in reversed(runs)] == while_it_runs
+
+
+@pytest.mark.parametrize(
+    ("policy", "meanwhile", "after"),
+    [
+        ("wait", ["running", "held"], ["succeeded", "queued"]),
+        ("skip", ["running"], ["succeeded"]),
+        ("start", ["running", "queued"], ["succeeded", "queued"]),
+    ],
+)
+def test_on_previous_running_while_a_worker_has_it(
+    driven: Driven, sql: Sql, policy: str, meanwhile: list[str], after: list[str]
+) -> None:
+    sql(
+        "CREATE SCHEDULE s FOR JOB work EVERY '1m' "
+        f"WITH SCHEDULE OPTIONS (on_previous_running = {policy})"
+    )
+
+    def states() -> list[str]:
+        return [run.state for run in reversed(driven.control.runs(schedule="s"))]
+
+    driven.clock.advance("1m")
+    fire(driven)
+    run = claim_one(driven)
+    driven.clock.advance("1m")
+    fire(driven)
+    assert states() == meanwhile
+    outcomes = [one["outcome"] for one in driven.control.occurrences("s")]
+    assert outcomes[0] == ("skipped" if policy == "skip" else "fired")
+    settle(driven.store, run)
+    assert states() == after, "what waited starts the moment the other ends"
+
+
+def test_jobs_of_a_schedule_that_run_are_asked(driven: Driven, sql: Sql) -> None:
+    sql("CREATE SCHEDULE s FOR JOB work EVERY '1h'")
+    (made,) = sql("EXECUTE SCHEDULE s")
+    run = claim_one(driven)
+    assert sql("RESUME JOBS FOR SCHEDULE s")[0]["runs"] == 0
+    assert sql("PAUSE JOBS FOR SCHEDULE s")[0]["runs"] == 1
+    assert sql("CANCEL JOBS FOR SCHEDULE s REASON 'enough'")[0]["runs"] == 1
+    asked = driven.control.run(made["run_id"])
+    assert (asked.state, asked.reason) == ("running", "enough")
+    assert None not in (asked.pause_requested_at, asked.cancel_requested_at)
+    settle(driven.store, run, "failed")
+    assert driven.states(made["run_id"]) == ["cancelled"]
+
+
+def claim_one(driven: Driven) -> Claimed:
+    """A run in the hands of a worker."""
+    (run,) = driven.store.claim("w", queues=(), jobs=["work"], limit=9, lease=timedelta(minutes=30))
+    return run
 
 
 def fire(driven: Driven) -> None:
