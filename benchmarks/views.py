@@ -4,9 +4,9 @@
 
 The store holds 1,000,000 finished runs of 1,000 jobs, with their ledger, attempts and steps, 1,000
 open runs, and 100,000 schedules. Each question is asked as a client without Rota asks it, on a
-connection that is open already: once to warm up, then for the best of ten, in milliseconds, because
-what else the machine does meanwhile is not the view's. Goal: each under 100 ms. `--small` has a tenth
-of the rows.
+connection that is open already: once to warm up, then for the best of ten, in milliseconds: what
+else the machine does meanwhile is not the view's. Goal: each under 100 ms. `--small` has a tenth of
+the rows.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ class Prune:
         self.storage.prune_texts(age_seconds=TEXT_AGE.total_seconds(), limit=BATCH)
         self.storage.prune_files(limit=FILES)
         self.storage.prune_shared_jobs(limit=BATCH)
+        self.storage.forget_old_workers(WORKER_AGE.total_seconds())
         self.storage.prune_answered(
             age_seconds=ANSWER_AGE.total_seconds(), keep=ANSWERS, limit=BATCH
         )
-        self.storage.forget_old_workers(WORKER_AGE.total_seconds())
         return 0.0 if any(more) else self.interval
 
     def prune_all(self) -> int:

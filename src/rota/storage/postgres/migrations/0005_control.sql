@@ -421,7 +421,13 @@ SELECT seq, id, job, state, attempt, redo, started_at, finished_at, error, reaso
   FROM {prefix}runs WHERE attempt > 0 AND state = 'cancelled'
 UNION ALL
 SELECT seq, id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
-  FROM {prefix}runs WHERE attempt > 0 AND state IN ('waiting', 'held', 'paused')
+  FROM {prefix}runs WHERE attempt > 0 AND state = 'waiting'
+UNION ALL
+SELECT seq, id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
+  FROM {prefix}runs WHERE attempt > 0 AND state = 'held'
+UNION ALL
+SELECT seq, id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
+  FROM {prefix}runs WHERE attempt > 0 AND state = 'paused'
 UNION ALL
 SELECT seq, id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
   FROM {prefix}runs WHERE attempt > 0 AND state = 'queued'
