@@ -188,6 +188,8 @@ def test_views(world: World, name: str) -> None:
     assert world.app.control.select(query).rows == ((wanted,),)
     answer = world.ask("POST", "/api/v1/sql", json={"sql": query})
     assert answer.json()["results"][0]["rows"] == [[wanted]]
+    ended = f"SELECT detail FROM events WHERE run_id = '{run_id}' AND kind = 'job.failed'"
+    assert world.json("sql", "-c", ended) == [{"detail": wanted}]
     dead = f"SELECT error FROM dead WHERE run_id = '{run_id}'"
     assert world.json("sql", "-c", dead) == [{"error": wanted}]
     code, out, err = world.cli("sql", "-c", query)
@@ -237,6 +239,25 @@ def test_event_streams(world: World, name: str) -> None:
     assert events == [["log"], ["end"]]
     (data,) = re.findall(r"^data: ?(.*)$", frames[0], re.MULTILINE)
     assert json.loads(data)["text"] == world.app.control.logs(world.told[name])[0]["text"]
+
+
+def test_the_feed_of_events(world: World, name: str) -> None:
+    """Whatever an error holds, a frame of the feed is a few lines, and its data one of JSON."""
+    headers = {"Authorization": f"Bearer {world.token}"}
+    address = world.web.url + "/events"
+    with httpx.stream("GET", address, headers=headers, timeout=20) as answer:
+        lines = answer.iter_lines()
+        next(lines)  # the feed has begun
+        run = world.app.enqueue("fail", {"value": STRINGS[name]}).id
+        for line in lines:
+            field, _, value = line.partition(":")
+            assert field in ("", "id", "event", "data", "retry"), line
+            if field == "data":
+                told = json.loads(value)
+                if told.get("run_id") == run and told.get("error") is not None:
+                    break
+    wait_until(lambda: world.app.control.run(run).state == "dead")
+    world.app.control.delete(run)
 
 
 def test_log_lines(world: World, name: str) -> None:

@@ -188,6 +188,8 @@ def clip(text: str, limit: int) -> str:
 
 def _storable(text: str) -> str:
     """As long as it was, and cut first: a text of any size costs no copy of itself."""
+    if text.isascii() and "\0" not in text:
+        return text
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")
 

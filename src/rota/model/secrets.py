@@ -29,7 +29,7 @@ _NO_SECRET = frozenset({"true", "false", "none", "null", "default", HIDDEN})
 class Secrets:
     """Values, in every form. `longest` bounds how far the half of one can reach."""
 
-    __slots__ = ("_forms", "_words", "longest")
+    __slots__ = ("_forms", "_words", "longest", "shortest")
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         plain: set[str] = set()
@@ -44,17 +44,19 @@ class Secrets:
                 plain |= made
         self._forms = tuple(sorted(plain, key=len, reverse=True))
         self._words = tuple(re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in words)
-        self.longest = max(map(len, plain | words), default=0)
+        lengths = sorted(map(len, plain | words))
+        self.shortest, self.longest = (lengths[0], lengths[-1]) if lengths else (0, 0)
 
     def __bool__(self) -> bool:
         return self.longest > 0
 
     def hide(self, text: str) -> str:
         """The text without them. Most texts hold none, and cost a search for each."""
-        if not self.longest:
+        if not self.longest or len(text) < self.shortest:
             return text
         spans = [span for form in self._forms if form in text for span in _places(form, text)]
-        spans += [found.span() for word in self._words for found in word.finditer(text)]
+        if self._words:
+            spans += [found.span() for word in self._words for found in word.finditer(text)]
         return _without(text, spans) if spans else text
 
 
