@@ -55,7 +55,7 @@ LARGE = (
     "events", "audit",
 )  # fmt: skip
 LEASED = "runs_lease"
-STOPS_AT_A_LIMIT = ("count_open", "queued_jobs", "list_runs_of_state")
+STOPS_AT_A_LIMIT = ("count_open", "queued_jobs", "list_runs_of_state", "count_rare_runs")
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -264,6 +264,7 @@ def do_look(store: Store, clock: VirtualClock) -> None:
     store.brief_runs([1, 2, 3])
     for state in ("dead", "cancelled", "paused", "running"):
         store.list_runs(state=state, limit=10)
+        store.count_matching_runs(state, job="job", limit=10)
     store.dead_runs(before=at["seq"], limit=10)
     store.count_by_state(now, limit=100)
     store.look_for_problems(late_at=now, lost_at=now, limit=10)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -15,6 +16,8 @@ import httpx
 import rota
 from rota.model.roles import ROLES
 from rota.web.server import Web
+
+T = TypeVar("T")
 
 ENGINES = ("sqlite", "postgres", "duckdb")
 WRONG = f"rota_{'0' * 16}_{'A' * 43}"
@@ -97,6 +100,15 @@ def jobs(app: rota.Rota) -> None:
 
     app.schedule("maintenance/nightly", job="maintenance/vacuum", cron="0 3 * * *")
     app.schedule("hourly", job="greet", every="1h", args={"name": "Bob"})
+
+
+def eventually(look: Callable[[], T]) -> T:
+    """What it finds, as soon as that is something."""
+    until = time.monotonic() + SECONDS
+    while not (found := look()):
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+    return found
 
 
 def fresh_id() -> str:

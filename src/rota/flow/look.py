@@ -24,12 +24,12 @@ from rota.storage.protocol import Storage
 DAY = timedelta(days=1)
 LATE = timedelta(minutes=1)  # after which a due run or occurrence is a problem
 LONGEST_WINDOW = timedelta(days=31)
-TIMELINE_RUNS = 1_000
+TIMELINE_RUNS = 500
 COMING = 500
 COMING_OF_ONE = 50
 DURATIONS_OF = 20  # of the latest runs of a job an expectation is made
 OUTCOMES = 30
-DEAD_LOOKED = 2_000
+DEAD_LOOKED = 1_000
 PROBLEMS = 50  # of one kind
 
 # What differs between two errors that are the same: numbers, ids, addresses.
@@ -101,12 +101,15 @@ class LookControl:
         """Dead runs of one job and one error together, the largest group first. `group` names one
         for as long as its error stays the same."""
         groups: dict[str, dict[str, Any]] = {}
+        marks: dict[tuple[str, str | None], str] = {}  # most errors are alike to the letter
         looked, before = 0, 2**62
         while looked < DEAD_LOOKED:
             page = self.storage.dead_runs(before=before, limit=PAGE)
             looked += len(page)
             for row in page:
-                _add_to_group(groups, row)
+                error = (row["job"], row["error"])
+                mark = marks.get(error) or marks.setdefault(error, group_of(*error))
+                _add_to_group(groups, mark, row)
             if len(page) < PAGE:
                 break
             before = page[-1]["seq"]
@@ -306,15 +309,13 @@ def _brief(row: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
     }
 
 
-def _add_to_group(groups: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
-    error = redact_text(error_line(row["error"], limit=500))
-    mark = group_of(row["job"], row["error"])
+def _add_to_group(groups: dict[str, dict[str, Any]], mark: str, row: dict[str, Any]) -> None:
     found = groups.get(mark)
     if found is None:
         groups[mark] = {
             "group": mark,
             "job": row["job"],
-            "error": error,
+            "error": redact_text(error_line(row["error"], limit=500)),
             "runs": 1,
             "last_at": row["finished_at"],
             "first_at": row["finished_at"],

@@ -108,7 +108,7 @@ def _add_handlers(api: FastAPI) -> None:
 
     @api.exception_handler(Exception)
     async def failed(request: Request, fault: Exception) -> Response:
-        return internal(request.state.mark)
+        return internal(request.scope, fault, request.state.mark)
 
 
 def _not_offered(request: Request) -> Response:

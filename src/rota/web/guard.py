@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import secrets
 from collections.abc import Collection, MutableMapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -51,6 +52,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=()",
     "Cache-Control": "no-store",
 }
+PASS_OVER_BYTES = 8 * BODY_BYTES
+PASS_OVER_SECONDS = 2.0
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
@@ -80,25 +83,26 @@ class Guard:
 
     async def _pass(self, scope: Scope, receive: Receive, answer: Answer, turn: Turn) -> None:
         mark = scope["state"]["mark"] = secrets.token_hex(4)
+        body = Body(receive, Headers(scope=scope))
         try:
             headers = Headers(scope=scope)
             self._check(scope, headers)
             scope["path"] = canonical_path(scope["raw_path"])
             scope["state"]["local"] = self._is_local(scope, headers)
-            body = Body(receive, headers)
+            body.check()
             turn.timer = asyncio.timeout(REQUEST_SECONDS)
             scope["state"][STREAM] = turn.let_stream
             async with turn.timer:
                 await self.app(scope, body.receive, answer.send)
         except HTTPException as fault:
+            await body.pass_over()
             await answer.instead(of_refusal(fault), scope, receive)
         except TimeoutError:
             detail = f"this took longer than {REQUEST_SECONDS:g} s; ask for less"
             await answer.instead(problem(503, "timeout", detail), scope, receive)
-        except Exception:
-            log.exception("%s %s failed (%s)", scope["method"], scope["path"], mark)
+        except Exception as fault:
             if not answer.ended:  # the framework answers before it hands the error on
-                await answer.instead(internal(mark), scope, receive)
+                await answer.instead(internal(scope, fault, mark), scope, receive)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if len(self._under_way) > REQUESTS_AT_ONCE:
@@ -164,7 +168,9 @@ class Turn:
         self._under_way.discard(self)
 
 
-def internal(mark: str) -> Response:
+def internal(scope: Scope, fault: Exception, mark: str) -> Response:
+    """Logged before it is answered: who looks for the mark finds it."""
+    log.error("%s %s failed (%s)", scope["method"], scope["path"], mark, exc_info=fault)
     return problem(500, "internal", f"Rota failed to do it; its log says why, under {mark}")
 
 
@@ -201,13 +207,28 @@ class Body:
     """What is received, within its size and time."""
 
     def __init__(self, receive: Receive, headers: Headers) -> None:
-        self._receive, self._bytes, self._done = receive, 0, False
-        told = headers.get("content-length", "0")
+        self._receive, self._bytes = receive, 0
+        self._length = headers.get("content-length", "0")
+        self._done = self._length == "0" and "transfer-encoding" not in headers
+
+    def check(self) -> None:
+        """What says that it is too large is not read."""
+        told = self._length
         if not told.isascii() or not told.isdigit() or int(told[:20]) > BODY_BYTES:
             raise _too_large()
 
+    async def pass_over(self) -> None:
+        """Read on for a moment: a connection that is closed while its client still sends is reset,
+        and the answer is lost with it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PASS_OVER_SECONDS):
+                while not self._done and self._bytes < PASS_OVER_BYTES:
+                    message = await self._receive()
+                    self._bytes += len(message.get("body", b""))
+                    self._done = not message.get("more_body", False)
+
     async def receive(self) -> Message:
-        if self._done:
+        if self._done:  # what comes now is the client's going, whenever that is
             return await self._receive()
         try:
             async with asyncio.timeout(BODY_SECONDS):

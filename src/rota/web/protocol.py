@@ -15,10 +15,12 @@ from rota.model.limits import CONNECTIONS, HEAD_SECONDS, HEADER_BYTES
 
 # Beyond what the guard refuses with its name: from here on nothing more is read.
 HEAD_BYTES = 2 * HEADER_BYTES
+LAST_SECONDS = 2.0  # for a client that was refused to take the answer
 
 
 class Protocol(H11Protocol):
     _head_timer: asyncio.TimerHandle | None = None
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -30,6 +32,20 @@ class Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_timer()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            super().data_received(data)
+
+    def eof_received(self) -> None:
+        if self._refused:
+            self.transport.abort()
+
+    def shutdown(self) -> None:
+        if self._refused:
+            self.transport.abort()
+        else:
+            super().shutdown()
 
     def handle_events(self) -> None:
         super().handle_events()
@@ -60,7 +76,11 @@ class Protocol(H11Protocol):
         )
         # Past h11, which may be in no state to say anything.
         self.transport.write(head.encode() + body)
-        self.transport.close()
+        self._refused = True
+        # Closed while the client still sends, the connection would be reset and the answer lost.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LAST_SECONDS, self.transport.abort)
 
     def _forget_timer(self) -> None:
         if self._head_timer is not None:

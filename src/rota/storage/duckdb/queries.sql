@@ -1258,17 +1258,23 @@ SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, 
 -- Those that ended in a stretch of time, the latest first; each state by its part of the index.
 SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, finished_at,
        attempt, redo, progress, error, reason FROM (
-    SELECT * FROM (SELECT * FROM {prefix}runs
+    SELECT * FROM (SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at,
+                          finished_at, attempt, redo, progress, error, reason
+                     FROM {prefix}runs
                     WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS succeeded
     UNION ALL
-    SELECT * FROM (SELECT * FROM {prefix}runs
+    SELECT * FROM (SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at,
+                          finished_at, attempt, redo, progress, error, reason
+                     FROM {prefix}runs
                     WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS dead
     UNION ALL
-    SELECT * FROM (SELECT * FROM {prefix}runs
+    SELECT * FROM (SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at,
+                          finished_at, attempt, redo, progress, error, reason
+                     FROM {prefix}runs
                     WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS cancelled
@@ -1352,6 +1358,45 @@ SELECT 'cancelled' AS state, count(*) AS runs
   FROM (SELECT 1 FROM {prefix}runs
          WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
            AND finished_at >= :since_at LIMIT :limit) AS cancelled;
+
+-- name: count_rare_runs
+-- For states that few runs are in: along the index of the state, whatever else is asked.
+SELECT count(*) AS runs FROM (SELECT 1 FROM (
+    SELECT 1 FROM {prefix}runs
+     WHERE :state = 'dead' AND state = 'dead' AND (:job IS NULL OR job = :job)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:schedule_id IS NULL OR schedule_id = :schedule_id)
+    UNION ALL
+    SELECT 1 FROM {prefix}runs
+     WHERE :state = 'cancelled' AND state = 'cancelled' AND (:job IS NULL OR job = :job)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:schedule_id IS NULL OR schedule_id = :schedule_id)
+    UNION ALL
+    SELECT 1 FROM {prefix}runs
+     WHERE :state = 'paused' AND state = 'paused' AND (:job IS NULL OR job = :job)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:schedule_id IS NULL OR schedule_id = :schedule_id)
+    UNION ALL
+    SELECT 1 FROM {prefix}runs
+     WHERE :state = 'running' AND state = 'running' AND (:job IS NULL OR job = :job)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:schedule_id IS NULL OR schedule_id = :schedule_id)
+    UNION ALL
+    SELECT 1 FROM {prefix}runs
+     WHERE :state = 'queued' AND state = 'queued' AND (:job IS NULL OR job = :job)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:schedule_id IS NULL OR schedule_id = :schedule_id)
+    UNION ALL
+    SELECT 1 FROM {prefix}runs
+     WHERE :state = 'waiting' AND state = 'waiting' AND (:job IS NULL OR job = :job)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:schedule_id IS NULL OR schedule_id = :schedule_id)
+    UNION ALL
+    SELECT 1 FROM {prefix}runs
+     WHERE :state = 'held' AND state = 'held' AND (:job IS NULL OR job = :job)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:schedule_id IS NULL OR schedule_id = :schedule_id)
+    ) AS found LIMIT :limit) AS counted;
 
 -- name: dead_runs
 SELECT seq, id, job, error, finished_at FROM {prefix}runs

@@ -218,7 +218,8 @@ class ControlScript(SettleScript, RescueScript):
     ) -> int:
         """How many runs there are like this; counting ends at `limit`."""
         params = {"state": state, "job": job, "queue": queue, "schedule_id": schedule_id}
-        row = self.engine.read(lambda tx: tx.one("count_matching_runs", limit=limit, **params))
+        name = "count_rare_runs" if self._is_rare(state) else "count_matching_runs"
+        row = self.engine.read(lambda tx: tx.one(name, limit=limit, **params))
         return 0 if row is None else int(row["runs"])
 
     def _is_rare(self, state: str) -> bool:
