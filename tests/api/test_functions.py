@@ -81,8 +81,8 @@ SAME: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("careful", {}, {}, ""),
     ("anything", {"deep": {"a": [1, 2.5, None, True, -7]}, "n": 2**63}, {}, ""),
     (
-        "send", {"to": "a"}, {"delay": "90s", "priority": -1, "queue": "other", "max_attempts": 2},
-        "delay => '90s', priority => -1, queue => 'other', max_attempts => 2",
+        "send", {"to": "a"}, {"delay": "90s", "priority": -1, "queue": "a/.b", "max_attempts": 2},
+        "delay => '90s', priority => -1, queue => 'a/.b', max_attempts => 2",
     ),
     (
         "send", {"to": "a"}, {"concurrency_key": "k", "concurrency_limit": 4, "timeout": "1h0.5s"},
@@ -179,6 +179,9 @@ REFUSED: dict[str, tuple[type[psycopg.Error], str]] = {
     "'careful', priority => 1000001": (errors.InvalidParameterValue, "priority must be"),
     "'careful', queue => 'no way'": (errors.InvalidParameterValue, "queue is not a valid name"),
     "'careful', queue => E'a\\n'": (errors.InvalidParameterValue, "queue is not a valid name"),
+    "'careful', queue => 'a/../b'": (errors.InvalidParameterValue, "not empty, . or .."),
+    "'careful', queue => '/a'": (errors.InvalidParameterValue, "not empty, . or .."),
+    "'careful', queue => 'a/.'": (errors.InvalidParameterValue, "not empty, . or .."),
     "'careful', concurrency_limit => 0": (errors.InvalidParameterValue, "concurrency_limit"),
     "'careful', max_attempts => 0": (errors.InvalidParameterValue, "max_attempts"),
     "'careful', timeout => '0'": (errors.InvalidParameterValue, "timeout must be"),

@@ -175,6 +175,8 @@ BEGIN
         (priority NOT BETWEEN -1000000 AND 1000000, 'priority must be from -1000000 to 1000000'),
         (queue !~ '^[A-Za-z0-9._/-]{1,128}$' COLLATE "C",
          'queue is not a valid name; use 1 to 128 letters, digits, . _ / or -'),
+        (queue ~ '(^|/)\.{0,2}(/|$)',
+         'queue is not a valid name; what stands between / is not empty, . or ..'),
         (length(concurrency_key) NOT BETWEEN 1 AND 512,
          'concurrency_key must be text of 1 to 512 characters'),
         (concurrency_limit NOT BETWEEN 1 AND 10000, 'concurrency_limit must be from 1 to 10000'),
