@@ -29,7 +29,7 @@ up: $(READY) ## Start Rota with the jobs of examples/, which run every few secon
 	@echo "Jobs: $(EXAMPLES)/jobs.d (SQL and Python; edit them while it runs) and $(EXAMPLES)/hello.py"
 	@echo "In another terminal: cd $(EXAMPLES), then $(abspath $(BIN))/rota runs, … show daily_report"
 	@echo
-	@cd $(EXAMPLES) && exec $(abspath $(BIN))/rota up $(APP)
+	@cd $(EXAMPLES) && exec $(abspath $(BIN))/rota up --open-local $(APP)
 
 test: ## Install, check, run every test, and print what each phase cost
 	@started=$$(date +%s); \

@@ -243,4 +243,6 @@ register_url_convertor("run", RunConvertor())
 
 
 def _summary(function: Callable[..., Any]) -> str:
-    return (inspect.getdoc(function) or function.__name__).partition("\n")[0].rstrip(".")
+    """The first sentence, however it is broken into lines."""
+    words = " ".join((inspect.getdoc(function) or function.__name__).split())
+    return words.partition(". ")[0].rstrip(".")

@@ -21,8 +21,8 @@ routes = Routes("events", prefix="")
     },
 )
 async def events(ask: Asked) -> Any:
-    """What happens, as it happens: `run.created`, `job.started`, `job.completed`, `job.failed`,
-    `job.cancelled`, `attempt.started`, `run.progress`, `run.changed`, `action`, `workers`. `more`
-    says how many were left out, `resync` that it is time to read anew. Goes on after
-    `Last-Event-ID`."""
+    """What happens, as it happens. The events are `run.created`, `job.started`, `job.completed`,
+    `job.failed`, `job.cancelled`, `attempt.started`, `run.progress`, `run.changed`, `action`,
+    `workers`. `more` says how many were left out, `resync` that it is time to read anew. Goes on
+    after `Last-Event-ID`."""
     return EventStream(ask)

@@ -82,8 +82,8 @@ def overview(ask: Asked) -> Any:
 
 @routes.get("/timeline", Timeline)
 def timeline(ask: Asked, since: Moment = None, until: Moment = None) -> Any:
-    """Runs of a stretch of time and what is to come in it; the hour before and after now if
-    nothing is said. At most 31 days."""
+    """Runs of a stretch of time, and what is to come in it. The hour before and after now if
+    nothing is said; at most 31 days."""
     now = ask.control.now()
     begin = now - USUAL if since is None else instant(since, "since")
     end = now + USUAL if until is None else instant(until, "until")
