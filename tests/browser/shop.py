@@ -43,4 +43,7 @@ def chatty(ctx: rota.Context, lines: int = 3) -> None:
 
 app.schedule("nightly", job="greet", cron="0 3 * * *", timezone="Europe/Berlin")
 app.schedule("hourly", job="greet", every="1h", args={"name": "Bob"})
-app.schedule("daily/report", job="greet", cron="30 6 * * 1-5")
+app.schedule("daily/report", job="greet", cron="30 6 * * 1-5", timezone="America/New_York")
+app.schedule("L" * 128, job="greet", cron="0 0 1 1 *")
+for number in range(3):
+    app.schedule(f"bulk-{number}", job="greet", every="1d")

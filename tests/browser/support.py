@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, expect
+from playwright.sync_api import (
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Locator,
+    Page,
+    expect,
+)
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -88,11 +96,13 @@ def running(
     """`rota up` in a folder, until the block ends. `local`: with --open-local."""
     environment = os.environ | {
         "PYTHONPATH": f"{ROOT / 'src'}:{app.parent}",
-        "ROTA_PORT": "0",
+        "ROTA_LEASE": "3s",  # a cancel is heard of when a lease is renewed
+        "ROTA_GRACE": "1s",
         **({} if database is None else {"ROTA_DATABASE": database}),
     }
     rota = [sys.executable, "-m", "rota.cli"]
     command = [*rota, "up", f"{app.stem}:app", "--port", "0"]
+    shutil.copytree(app.parent / "jobs.d", folder / "jobs.d")
     log = folder / "up.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -160,6 +170,19 @@ class Tab:
         )
         assert answer.ok, answer.text()
         return self
+
+    def badge(self, state: str) -> Locator:
+        """The state beside the title of a screen."""
+        return self.page.locator(f"main .head [data-state={state}]")
+
+    def act(self, verb: str, *, reason: str | None = None, confirm: str | None = None) -> None:
+        """Press a button that asks, fill in the reason, and confirm."""
+        self.page.get_by_role("button", name=f"{verb}…").click()
+        dialog = self.page.get_by_role("dialog")
+        if reason is not None:
+            dialog.get_by_label("Reason").fill(reason)
+        dialog.get_by_role("button", name=confirm or verb, exact=True).click()
+        expect(dialog).to_be_hidden()
 
     def is_live(self) -> Tab:
         expect(self.page.locator("[data-stream=live]")).to_be_attached()

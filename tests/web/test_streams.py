@@ -280,3 +280,14 @@ def test_it_stops_within_its_grace_while_streams_are_open(tmp_path: Path) -> Non
 def feed_of(site: Site) -> Any:
     assert site.web._feed is not None
     return site.web._feed
+
+
+def test_all_that_happens_after_hello_is_told(tmp_path: Path) -> None:
+    """Also to the first listener after a while, whose reader has yet to find where the rows end."""
+    with serving(tmp_path) as site, site.client("operator") as client:
+        for _ in range(3):
+            with reading(client, "/events") as stream:
+                assert stream.next()[0] == "hello"
+                made = client.post("/api/v1/jobs/greet/runs", json={"delay": "1h"}).json()["id"]
+                *_, (_, _, said) = stream.until("run.created")
+                assert said["run_id"] == made

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.model.outcome import error_line
+from rota.model.records import decoded
 from rota.model.redact import redact_text
 from rota.storage.protocol import Storage
 
@@ -176,7 +177,7 @@ def _event(row: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, Any]:
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
         "duration_ms": took,
-        "progress": row["progress"],
+        "progress": decoded(row["progress"]),
         "error": redact_text(error_line(row["error"], limit=SHOWN_ERROR)) if row["error"] else None,
         "schedule_name": names.get(row["schedule_id"]),
     }

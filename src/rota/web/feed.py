@@ -46,6 +46,7 @@ class Feed:
         self._reader: Loop | None = None
         self._unlisten: Callable[[], None] = lambda: None
         self.clients = 0
+        self.begun = False  # whether the reader knows where the rows end, and misses nothing more
         self.stopping = False
 
     # The side of the event loop
@@ -62,9 +63,12 @@ class Feed:
             raise Refused(503, "stopping", "this process is about to stop; try again")
         if self.clients >= STREAMS:
             raise Refused(503, "busy", f"there are {STREAMS} streams already", {"Retry-After": "5"})
-        self.clients += 1
+        with self._guard:
+            self.clients += 1
         if self._reader is None:
             self._start()
+        elif not self.begun:
+            self._reader.wake()
 
     def leave(self) -> None:
         self.clients -= 1
@@ -136,16 +140,21 @@ class Feed:
 
         def step() -> float:
             nonlocal looked_at
-            if not self.clients:
-                if follow.forget():
-                    self._begin_anew()
-                return IDLE_SECONDS
+            with self._guard:
+                if not self.clients:
+                    if follow.forget():
+                        self._begin_anew()
+                    return IDLE_SECONDS
             # A busy store wakes us a thousand times a second.
             pause = looked_at + LEAST_SECONDS - time.monotonic()
             if pause > 0:
                 return pause
             looked_at = time.monotonic()
-            return follow.step()
+            seconds = follow.step()
+            if not self.begun:
+                self.begun = True
+                self._wake()
+            return seconds
 
         self._reader = Loop("feed", step)
         try:
@@ -155,10 +164,11 @@ class Feed:
         self._reader.start()
 
     def _begin_anew(self) -> None:
-        """Nobody listened for a while, and nothing was told: who was here before must look anew."""
-        with self._guard:
-            self._epoch = secrets.token_hex(4)
-            self._ring.clear()
+        """Nobody listened for a while, and nothing was told: who was here before must look anew.
+        Called under the guard: whoever joins does so before, and is seen, or after, and waits."""
+        self.begun = False
+        self._epoch = secrets.token_hex(4)
+        self._ring.clear()
 
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():

@@ -29,6 +29,7 @@ from rota.web.routing import Ask, begin_stream
 BEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2_000
 LOG_LOOK_SECONDS = 0.5
+BEGIN_SECONDS = 0.25
 # Lines are written a few times a second: the last ones come shortly after the end.
 QUIET_LOOKS = 3
 
@@ -115,6 +116,11 @@ class EventStream(Stream):
             self.feed.leave()
 
     async def talk(self, send: Send) -> None:
+        # Whoever hears the first word may read: all that happens from then on is told.
+        while not self.feed.begun:
+            if not await self.goes_on(send):
+                return
+            await self.feed.news(BEGIN_SECONDS)
         place = self.feed.position(self._last_event_id)
         if place is None:
             place = await self._resync(send)

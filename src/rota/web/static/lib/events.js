@@ -18,8 +18,8 @@ let timer = null;
 let waiting = [];
 let frame = null;
 
-// `listener` is given what happened since the last frame: a list of {type, data}. An event
-// `resync` says that some are not known: time to read everything anew.
+// `listener` is given what happened since the last frame: a list of {type, data}. An event `hello`
+// or `resync` says that what was before is not known: time to read everything anew.
 export function listen(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -50,10 +50,9 @@ async function connect() {
       headers, signal: mine.signal, credentials: "same-origin", cache: "no-store",
     });
     if (!answer.ok || !answer.body) throw new Error(`${answer.status}`);
-    if (stream.value === "offline") tell({ type: "resync", data: {} });
-    stream.value = "live";
     await readAll(answer.body, (event) => {
       wait = FIRST_WAIT;
+      stream.value = "live"; // with the first word, not before: from there on nothing is missed
       lastId = event.id ?? lastId;
       tell(event);
     });

@@ -60,7 +60,7 @@ export function useLoad(load, deps = [], { on = null, every = null } = {}) {
 
   useEffect(() => {
     const stop = listen((events) => {
-      const matters = events.some((one) => one.type === "resync" || (now.on?.(one) ?? false));
+      const matters = events.some((one) => anew(one) || (now.on?.(one) ?? false));
       if (matters) soon();
     });
     const timer = every && setInterval(() => { if (!document.hidden) soon(); }, every * 1000);
@@ -74,7 +74,10 @@ export function useLoad(load, deps = [], { on = null, every = null } = {}) {
   };
 }
 
+// What was read before is of before the stream: it may be old already.
+const anew = (event) => event.type === "resync" || event.type === "hello";
+
 // For `on`: an event about a run, a person's action, a worker that came or went.
 export const aboutRuns = (event) => /^(run|job|attempt)\.|^more$/.test(event.type);
 export const aboutActions = (event) => event.type === "action";
-export const anything = (event) => event.type !== "hello" && event.type !== "run.progress";
+export const anything = (event) => event.type !== "run.progress";

@@ -25,9 +25,12 @@ function word(at, step) {
 
 export const place = (at, since, until) => `${(((at - since) / (until - since)) * 100).toFixed(3)}%`;
 
+// A word at the very edge would be cut.
+const inside = (share) => share > 0.03 && share < 0.97;
+
 export function Axis({ since, until, about }) {
   const { step, at } = marks(since, until, about);
-  return html`<div class="axis" aria-hidden="true">${at.map((one) => html`<span key=${one} style=${{ left: place(one, since, until) }}>${word(one, step)}</span>`)}</div>`;
+  return html`<div class="axis" aria-hidden="true">${at.filter((one) => inside((one - since) / (until - since))).map((one) => html`<span key=${one} style=${{ left: place(one, since, until) }}>${word(one, step)}</span>`)}</div>`;
 }
 
 export function Grid({ since, until, about }) {

@@ -7,8 +7,8 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 
 // series: [{label, tone, kind}]; data: [xs, ...one list a series], x in seconds.
 // kind: "bars" (side by side at the same x), "line" or "points". `stacked` puts bars on each other.
-// `x`: "time", or "number" for what is none.
-export function Chart({ data, series, height = 160, stacked = false, label, unit = "", x = "time", onSelect = null }) {
+// `x`: "time", or "number" for what is none. `format` writes the values beside the axis.
+export function Chart({ data, series, height = 160, stacked = false, label, format = short, x = "time", onSelect = null }) {
   const place = useRef(null);
   const plot = useRef(null);
   const shape = JSON.stringify([series, stacked, height, x]);
@@ -18,7 +18,7 @@ export function Chart({ data, series, height = 160, stacked = false, label, unit
       plot.current?.destroy();
       const width = place.current.clientWidth;
       if (width === 0) return;
-      plot.current = new uPlot(options(series, { width, height, stacked, unit, x, data, onSelect }), pile(data, stacked), place.current);
+      plot.current = new uPlot(options(series, { width, height, stacked, format, x, data, onSelect }), pile(data, stacked), place.current);
     };
     make();
     const resized = new ResizeObserver(() => {
@@ -58,7 +58,7 @@ function pile(data, stacked) {
   return [xs, ...piled.reverse()]; // the tallest is drawn first, the others over it
 }
 
-function options(series, { width, height, stacked, unit, x, data, onSelect }) {
+function options(series, { width, height, stacked, format, x, data, onSelect }) {
   const muted = colour("muted");
   const line = colour("line");
   const axis = { stroke: muted, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: `11px ${getComputedStyle(document.body).fontFamily}` };
@@ -74,7 +74,7 @@ function options(series, { width, height, stacked, unit, x, data, onSelect }) {
     scales: { x: { time: x === "time" }, y: { range: (plot, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-9) * 1.08] } },
     axes: [
       { ...axis, size: 22, space: 70, ...(x === "time" && { values: (plot, ticks) => ticks.map((at) => label(at, data[0])) }) },
-      { ...axis, size: 46, space: 28, values: (plot, ticks) => ticks.map((value) => `${short(value)}${unit}`) },
+      { ...axis, size: 52, space: 28, values: (plot, ticks) => ticks.map(format) },
     ],
     series: [{}, ...shown.map((one) => ({
       label: one.label,

@@ -1,5 +1,5 @@
 // Dialogs: one at a time, asked for with a call, answered by a promise.
-import { html, signal, useEffect, useRef } from "../lib/html.js";
+import { html, signal, useEffect, useId, useRef } from "../lib/html.js";
 
 const asked = signal(null);
 
@@ -53,9 +53,11 @@ function Question({ question }) {
 }
 
 export function Field({ name, label, type = "text", value = "", options = null, hint = null, required = false, autofocus = false, maxlength = null, onInput = null, disabled = false }) {
-  const common = { name, required, autofocus, maxlength, onInput, disabled };
+  const id = useId();
+  const common = { name, required, autofocus, maxlength, onInput, disabled, "aria-describedby": hint ? id : null };
+  const told = hint && html`<small id=${id} class="muted">${hint}</small>`;
   if (type === "checkbox") {
-    return html`<label><input type="checkbox" ...${common} defaultChecked=${Boolean(value)} />${label}${hint && html`<small class="muted">${hint}</small>`}</label>`;
+    return html`<div><label><input type="checkbox" ...${common} defaultChecked=${Boolean(value)} />${label}</label>${told}</div>`;
   }
   const control = type === "area"
     ? html`<textarea ...${common} defaultValue=${value}></textarea>`
@@ -65,5 +67,5 @@ export function Field({ name, label, type = "text", value = "", options = null, 
         return html`<option key=${of} value=${of} selected=${of === value}>${text}</option>`;
       })}</select>`
       : html`<input type=${type} ...${common} defaultValue=${value} autocomplete="off" />`;
-  return html`<label class="field"><span>${label}</span>${control}${hint && html`<small class="muted">${hint}</small>`}</label>`;
+  return html`<div><label class="field"><span>${label}</span>${control}</label>${told}</div>`;
 }

@@ -47,7 +47,7 @@ export default function Run({ params }) {
         <div class="grid">
           ${parts.data?.steps.length > 0 && html`<${Steps} run=${run} steps=${parts.data.steps} reload=${reload} />`}
           <${Log} key=${`${run.id}-${run.redo}`} run=${run.id} over=${over} />
-          ${run.result != null && html`<${Card} title="Result"><${Result} value=${run.result} /><//>`}
+          ${run.result != null && !parts.data?.steps.some((step) => step.result) && html`<${Card} title="Result"><${Result} value=${run.result} /><//>`}
           <${Texts} texts=${parts.data?.texts ?? []} error=${run.state === "dead" ? run.error : null} />
         </div>
         <div class="grid">

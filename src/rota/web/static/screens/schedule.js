@@ -182,7 +182,7 @@ function Durations({ path, schedule, concerns }) {
   const series = [{ label: "succeeded", tone: "ok", kind: "points" }, { label: "dead or cancelled", tone: "bad", kind: "points" },
     ...(known ? [{ label: `half take at most ${duration(data.p50 * 1000)} (p50)`, tone: "run", kind: "line" }, { label: `95 % at most ${duration(data.p95 * 1000)} (p95)`, tone: "warn", kind: "line", dash: true }] : [])];
   return html`<${Card} title=${`How long it takes: the last ${runs.length} that ended`} actions=${html`<a href=${href("/runs", { schedule })}>runs</a>`}>
-    <${Chart} label="Durations" unit=" s" data=${[xs, of((one) => one.state === "succeeded"), of((one) => one.state !== "succeeded"), ...(known ? [level(data.p50), level(data.p95)] : [])]} series=${series} />
+    <${Chart} label="Durations" format=${(value) => duration(value * 1000)} data=${[xs, of((one) => one.state === "succeeded"), of((one) => one.state !== "succeeded"), ...(known ? [level(data.p50), level(data.p95)] : [])]} series=${series} />
     ${data.runs[0] && html`<p class="small muted">The latest: ${runLink(data.runs[0].id)} <${Badge} state=${data.runs[0].state} /></p>`}
   <//>`;
 }

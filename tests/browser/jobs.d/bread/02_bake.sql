@@ -1,0 +1,4 @@
+-- Needs flour.
+SELECT count(*) AS sacks
+  FROM flour
+ WHERE sacks > 0;

@@ -1,0 +1,111 @@
+"""Schedules: found, paused and resumed with a reason, edited with a look at what changes."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Opening
+from tests.browser.support import Site
+
+
+def test_a_pause_in_one_tab_is_seen_in_another(site: Site, new_tab: Opening) -> None:
+    one = new_tab(site, "operator").open("/schedules/hourly")
+    other = new_tab(site, "viewer").open("/schedules?q=hourly").is_live()
+    one.act("Pause", reason="flour is late")
+    expect(one.badge("PAUSED")).to_be_visible()
+    row = other.page.locator("tr[data-key=hourly]")
+    expect(row).to_contain_text("by the-operator: flour is late")
+    expect(row).to_contain_text("not while it is paused")
+    expect(one.page.get_by_text("Why it does not fire")).to_be_visible()
+    one.act("Resume")
+    expect(row).to_contain_text("active")
+
+
+def test_a_viewer_sees_no_action(site: Site, new_tab: Opening) -> None:
+    for route in ("/schedules", "/schedules/nightly", "/runs?state=dead", "/"):
+        page = new_tab(site, "viewer").open(route).page
+        expect(page.get_by_role("button", name=re.compile("…$"))).to_have_count(0)
+        expect(page.locator("main input[type=checkbox]:not(.log input)")).to_have_count(0)
+
+
+def test_search_and_filters_are_in_the_address_and_survive(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site, "operator").open("/schedules")
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("report")
+    expect(tab.page.locator("tbody tr")).to_have_count(1)
+    expect(tab.page).to_have_url(re.compile(r"q=report"))
+    tab.page.get_by_role("button", name="Next").click()
+    expect(tab.page).to_have_url(re.compile(r"q=report&sort=next"))
+    tab.page.get_by_role("button", name="Pause daily/report").click()
+    tab.page.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
+    expect(tab.page.locator("tbody tr")).to_contain_text("paused")
+    expect(tab.page).to_have_url(re.compile(r"q=report&sort=next"))
+    tab.page.get_by_role("link", name="daily/report").click()
+    expect(tab.page.get_by_role("heading", level=1)).to_contain_text("daily/report")
+    tab.page.get_by_role("main").get_by_role("link", name="Schedules").click()
+    expect(tab.page).to_have_url(re.compile(r"q=report&sort=next"))
+    site.post("/schedules/daily%2Freport/resume")
+
+
+def test_many_are_paused_with_one_reason(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site, "operator").open("/schedules?q=bulk-")
+    tab.page.get_by_label("Select all on this page").check()
+    region = tab.page.get_by_role("region", name="Selected schedules")
+    region.get_by_role("button", name="Pause…").click()
+    dialog = tab.page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("holidays")
+    dialog.get_by_role("button", name="Pause").click()
+    expect(tab.page.locator("tbody [data-state=PAUSED]")).to_have_count(3)
+    reasons = {site.get(f"/schedules/bulk-{number}")["paused_reason"] for number in range(3)}
+    assert reasons == {"holidays"}
+    tab.act("Resume all", reason="back at work")
+    expect(tab.page.locator("tbody [data-state=ACTIVE]")).to_have_count(3)
+
+
+def test_an_edit_shows_what_changes_before_it_is_saved(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site, "operator").open("/schedules/nightly")
+    tab.allowed = ("422",)
+    tab.page.get_by_role("button", name="Edit…").click()
+    dialog = tab.page.get_by_role("dialog")
+    dialog.get_by_label("When", exact=True).fill("61 * * * *")
+    expect(dialog).to_contain_text("minute 61")
+    dialog.get_by_label("When", exact=True).fill("15 4 * * *")
+    expect(dialog).to_contain_text("At 04:15")
+    dialog.get_by_role("button", name="Show what changes").click()
+    expect(dialog).to_contain_text("0 3 * * *")
+    expect(dialog).to_contain_text("15 4 * * *")
+    dialog.get_by_role("button", name="Save").click()
+    expect(tab.page.locator(".times li").first).to_contain_text("04:15:00")
+    assert site.get("/schedules/nightly")["expr"] == "15 4 * * *"
+    expect(tab.page.get_by_role("table", name="Changes")).to_contain_text("15 4 * * *")
+
+
+def test_an_edit_of_what_somebody_else_changed_is_refused(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site, "operator").open("/schedules/bulk-0")
+    tab.allowed = ("412",)
+    tab.page.get_by_role("button", name="Edit…").click()
+    dialog = tab.page.get_by_role("dialog")
+    dialog.get_by_label("When", exact=True).fill("2d")
+    dialog.get_by_role("button", name="Show what changes").click()
+    answer = site.api.patch(
+        "/schedules/bulk-0", json={"catch_up": "none"}, headers={"If-Match": "*"}
+    )
+    assert answer.is_success, answer.text
+    dialog.get_by_role("button", name="Save").click()
+    expect(tab.page.locator(".toast")).to_contain_text("Somebody changed it meanwhile")
+    assert site.get("/schedules/bulk-0")["expr"] == "1d"
+
+
+def test_the_next_ten_times_and_the_ledger_are_there(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site, "operator").open("/schedules/daily%2Freport")
+    expect(tab.page.locator(".times li")).to_have_count(10)
+    expect(tab.page.get_by_text("It has not been due yet")).to_be_visible()
+    tab.page.get_by_role("button", name="Ask").click()
+    expect(tab.page.get_by_role("dialog")).to_contain_text("not an occurrence")
+    tab.page.keyboard.press("Escape")
+    tab.act("Run now")
+    link = tab.page.locator(".toast").get_by_role("link", name="look at it")
+    link.click()
+    expect(tab.badge("succeeded")).to_be_visible()
