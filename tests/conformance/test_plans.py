@@ -410,6 +410,15 @@ def test_no_statement_walks_a_large_table(
     assert {name: lines for name, lines in walks.items() if lines} == {}
 
 
+def test_figures_read_no_more_than_they_count(crowded: Place, walks: dict[str, list[str]]) -> None:
+    """What waits is counted, up to a limit, and so are schedules; nothing else is walked."""
+    store = open_plainly(crowded)
+    store.figures(depth=1_000, queues=100, jobs=100, recent=100, live_seconds=30.0)
+    walked = {name for name, lines in walks.items() if lines}
+    assert walked <= {"queue_depths", "schedule_statuses"}
+    assert {"last_successes", "oldest_queued", "count_live_workers"} <= set(walks)
+
+
 def test_a_walk_is_seen(crowded: Place, walks: dict[str, list[str]]) -> None:
     open_plainly(crowded).overview()
     assert walks["count_runs"]

@@ -1412,12 +1412,14 @@ SELECT status, count(*) AS schedules FROM (
 ) AS told GROUP BY status;
 
 -- name: last_successes
--- Of each job's latest runs only: one that has failed for long is not searched through.
+-- Of each job's latest runs only: one that has failed for long is not searched through. Said
+-- as a range of the index: else the planner may look for the runs of a job among all others.
 SELECT j.name AS job, max(r.finished_at) FILTER (WHERE r.state = 'succeeded') AS finished_at
   FROM (SELECT name FROM {prefix}jobs ORDER BY name LIMIT :jobs) AS j
   LEFT JOIN LATERAL (SELECT state, finished_at FROM {prefix}runs
-                      WHERE job = j.name AND state <> 'queued' AND state <> 'running'
-                      ORDER BY seq DESC LIMIT :recent) AS r ON true
+                      WHERE (job, seq) >= (j.name, 0) AND (job, seq) <= (j.name, 9223372036854775807)
+                        AND state <> 'queued' AND state <> 'running'
+                      ORDER BY job DESC, seq DESC LIMIT :recent) AS r ON true
  GROUP BY j.name;
 
 -- name: count_live_workers
