@@ -46,7 +46,7 @@ def test_a_dead_run_is_redone_from_the_step_that_failed(site: Site, new_tab: Ope
     expect(tab.page.get_by_role("region", name="The line of the error")).to_contain_text("flour")
     expect(tab.page.get_by_label("Attempts")).to_contain_text("failed")
     site.finish("flour")
-    tab.page.get_by_role("button", name="Redo from 02_bake.sql").click()
+    tab.page.get_by_role("button", name="Redo from here: 02_bake.sql").click()
     dialog = tab.page.get_by_role("dialog")
     expect(dialog.get_by_label("Begin at")).to_have_value("02_bake.sql")
     dialog.get_by_label("Reason").fill("flour is here")

@@ -181,7 +181,7 @@ function Steps({ run, steps, reload }) {
     { label: "Time", cell: (step) => html`<div class="steptrack ${tone(step.status)}"><span style=${place(step)}></span></div>` },
     { label: "Took", fit: true, right: true, cell: (step) => html`<${Took} from=${step.started_at} to=${step.finished_at} running=${step.status === "running"} />` },
     { label: "Rows", fit: true, right: true, cell: (step) => (step.rows == null ? "–" : step.rows.toLocaleString("en")) },
-    ...(redoable ? [{ label: "", fit: true, cell: (step) => html`<button onClick=${() => redo(run, steps, step.name, reload)} aria-label=${`Redo from ${step.name}`}>Redo from here…</button>` }] : []),
+    ...(redoable ? [{ label: "", fit: true, cell: (step) => html`<button onClick=${() => redo(run, steps, step.name, reload)} aria-label=${`Redo from here: ${step.name}`}>Redo from here…</button>` }] : []),
   ]} />
   ${shown.filter((step) => step.result).map((step) => html`<details key=${step.number} class="body" open><summary>Result of ${step.name}</summary><${Result} value=${step.result} label=${`Result of ${step.name}`} /></details>`)}<//>`;
 }
