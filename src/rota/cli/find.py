@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from rota.errors import Invalid, Unknown
-from rota.flow.control import SHORTEST_ID, Control
+from rota.flow.control import Control
+from rota.flow.control_runs import SHORTEST_ID
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 
