@@ -16,6 +16,9 @@ COMMAND = Path(sys.executable).with_name("schemathesis")
 # They have no end; test_streams.py is about them. A token that is revoked would end all the rest.
 STREAMS = r"(^/events|/stream)$"
 NOT_TRIED = r"(^/events|/stream|/tokens/.token.)$"
+LARGE = r"/schedules(/.schedule.)?$|/jobs/.job./runs$|/runs/(cancel|redo|delete|pause|resume)$"
+# A busy machine is slow, and no finding.
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -47,7 +50,13 @@ def try_out(site: Site, *options: str, role: str | None = "admin", examples: int
 
 
 def test_with_a_token_nothing_is_found(busy: Site) -> None:
-    try_out(busy, "--phases", "examples,coverage", "--exclude-path-regex", NOT_TRIED)
+    try_out(busy, "--phases", "examples,coverage", "--exclude-path-regex", f"{NOT_TRIED}|{LARGE}")
+
+
+def test_what_has_a_large_body_is_tried_with_what_fits(busy: Site) -> None:
+    """Everything that does not fit is tried too where there is time: in the long test."""
+    try_out(busy, "--phases", "examples,coverage", "--mode", "positive",
+            "--include-path-regex", LARGE)  # fmt: skip
 
 
 def test_without_a_token_nothing_is_found(busy: Site) -> None:
