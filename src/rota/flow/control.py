@@ -20,6 +20,7 @@ from rota.flow.enqueue import encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
 from rota.flow.files import list_files
 from rota.flow.findings import Finding
+from rota.flow.lists import ListsControl
 from rota.flow.look import LookControl
 from rota.flow.prune import Prune
 from rota.flow.tokens import TokenControl
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from rota.flow.settle import FindHearer
 
 
-class Control(RunControl, LookControl, ChartsControl, TokenControl):
+class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl):
     """`actor` says who asks; `changed` is told after each write so that loops look at once,
     `ended` of each run that ended by it."""
 

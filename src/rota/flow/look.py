@@ -14,7 +14,6 @@ from typing import Any
 
 from rota.errors import Invalid
 from rota.flow.explain import LIVE, serves
-from rota.model.job import Job
 from rota.model.limits import COUNTED, PAGE, TEXT_SHOWN, check_whole, clip
 from rota.model.outcome import error_line
 from rota.model.redact import redact_text
@@ -53,10 +52,6 @@ class LookControl:
             "dispatch": schedules.pop("dispatch"),
             "schedules": schedules,
         }
-
-    def job_page(self, *, after: str = "", limit: int = PAGE) -> list[Job]:
-        """Jobs by name, with all their policies."""
-        return self.storage.list_jobs(after=after, limit=check_whole(limit, "limit", 1, PAGE))
 
     def problems(self) -> list[dict[str, Any]]:
         """What is wrong now, the worst first: each with what it is about, and why."""

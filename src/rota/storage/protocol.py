@@ -284,6 +284,23 @@ class Storage(Protocol):
         after: str,
         limit: int,
     ) -> list[tuple[int, Schedule]]: ...
+    def find_jobs(
+        self,
+        *,
+        words: str | None,
+        queue: str | None,
+        executor: str | None,
+        status: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Job]: ...
+    def schedules_of_jobs(
+        self, names: Collection[str], *, each: int
+    ) -> dict[str, tuple[int, list[Schedule]]]: ...
+    def queue_work(self, since_at: datetime, *, depth: int) -> Row: ...
+    def find_audit(
+        self, *, by: str | None, action: str | None, words: str | None, before: int, limit: int
+    ) -> list[Row]: ...
 
     # tokens of the HTTP API
     def put_token(

@@ -21,6 +21,7 @@ from rota.storage.scripts.figures import FiguresScript
 from rota.storage.scripts.files import FilesScript
 from rota.storage.scripts.folder import FolderScript
 from rota.storage.scripts.ledger import LedgerScript
+from rota.storage.scripts.lists import ListsScript
 from rota.storage.scripts.look import LookScript
 from rota.storage.scripts.shared import SharedScript
 from rota.storage.scripts.steps import StepsScript
@@ -43,6 +44,7 @@ class Store(
     CatalogScript,
     LookScript,
     ChartsScript,
+    ListsScript,
     TokenScript,
 ):
     """Rows of one installation."""

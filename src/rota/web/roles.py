@@ -27,6 +27,7 @@ _LOOK = (
     "/runs/{run}", "/runs/{run}/attempts", "/runs/{run}/steps", "/runs/{run}/texts",
     "/runs/{run}/logs", "/runs/{run}/logs/stream", "/runs/{run}/events", "/queues", "/workers",
     "/locks", "/files", "/files/{file}/content", "/audit", "/events", "/dead",
+    "/dead/{group}",
 )  # fmt: skip
 # Asked with POST, because what is asked is long; they change nothing, or look at each statement.
 _ASK = ("/next", "/sql")

@@ -1805,3 +1805,50 @@ SELECT id, name, sort_key FROM (
  WHERE (:status::text IS NULL OR status = :status)
    AND (sort_key > :after_key OR (sort_key = :after_key AND name > :after))
  ORDER BY sort_key, name LIMIT :limit;
+
+------------------------------------------------------------------------------- lists that are searched
+
+-- name: find_jobs
+SELECT name, executor, source, origin, spec::text, args_schema::text, description, queue, priority,
+       timeout, policies::text, enabled, error, version, version_at
+  FROM {prefix}jobs
+ WHERE name > :after
+   AND (:words::text IS NULL OR position(:words in lower(name)) > 0 OR position(:words in lower(description)) > 0)
+   AND (:queue::text IS NULL OR queue = :queue)
+   AND (:executor::text IS NULL OR executor = :executor)
+   AND (:status::text IS NULL
+        OR (:status = 'broken' AND error IS NOT NULL)
+        OR (:status = 'disabled' AND NOT enabled)
+        OR (:status = 'enabled' AND enabled AND error IS NULL))
+ ORDER BY name LIMIT :limit;
+
+-- name: schedule_ids_of_jobs
+-- The first `each` of every job by name, and how many it has.
+SELECT id, job, schedules FROM (
+    SELECT id, job, name, count(*) OVER (PARTITION BY job) AS schedules,
+           row_number() OVER (PARTITION BY job ORDER BY name) AS place
+      FROM {prefix}schedules WHERE job = ANY (:names::text[])
+) AS placed WHERE place <= :each ORDER BY job, name;
+
+-- name: ended_by_queue
+-- No further than the limit in each state, from the index of what has ended.
+SELECT queue, count(*) AS runs FROM (
+    SELECT * FROM (SELECT queue FROM {prefix}runs
+                    WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :since_at LIMIT :limit) AS succeeded
+    UNION ALL SELECT * FROM (SELECT queue FROM {prefix}runs
+                    WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :since_at LIMIT :limit) AS dead
+    UNION ALL SELECT * FROM (SELECT queue FROM {prefix}runs
+                    WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :since_at LIMIT :limit) AS cancelled
+) AS ended GROUP BY queue;
+
+-- name: find_audit
+-- Down the numbers, until a page is full.
+SELECT id, at, by, via, action, thing, reason, before, after FROM {prefix}audit
+ WHERE id < :before
+   AND (:by::text IS NULL OR by = :by)
+   AND (:action::text IS NULL OR action = :action)
+   AND (:words::text IS NULL OR position(:words in lower(thing)) > 0 OR position(:words in lower(coalesce(reason, ''))) > 0)
+ ORDER BY id DESC LIMIT :limit;

@@ -1374,3 +1374,49 @@ SELECT id, name, sort_key FROM (
  WHERE (:status IS NULL OR status = :status)
    AND (sort_key > :after_key OR (sort_key = :after_key AND name > :after))
  ORDER BY sort_key, name LIMIT :limit;
+
+------------------------------------------------------------------------------- lists that are searched
+
+-- name: find_jobs
+SELECT *
+  FROM {prefix}jobs
+ WHERE name > :after
+   AND (:words IS NULL OR instr(lower(name), :words) > 0 OR instr(lower(description), :words) > 0)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:executor IS NULL OR executor = :executor)
+   AND (:status IS NULL
+        OR (:status = 'broken' AND error IS NOT NULL)
+        OR (:status = 'disabled' AND NOT enabled)
+        OR (:status = 'enabled' AND enabled AND error IS NULL))
+ ORDER BY name LIMIT :limit;
+
+-- name: schedule_ids_of_jobs
+-- The first `each` of every job by name, and how many it has.
+SELECT id, job, schedules FROM (
+    SELECT id, job, name, count(*) OVER (PARTITION BY job) AS schedules,
+           row_number() OVER (PARTITION BY job ORDER BY name) AS place
+      FROM {prefix}schedules WHERE job IN (SELECT value FROM json_each(:names))
+) AS placed WHERE place <= :each ORDER BY job, name;
+
+-- name: ended_by_queue
+-- No further than the limit in each state, from the index of what has ended.
+SELECT queue, count(*) AS runs FROM (
+    SELECT * FROM (SELECT queue FROM {prefix}runs INDEXED BY {prefix}runs_finished
+                    WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :since_at LIMIT :limit) AS succeeded
+    UNION ALL SELECT * FROM (SELECT queue FROM {prefix}runs INDEXED BY {prefix}runs_finished
+                    WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :since_at LIMIT :limit) AS dead
+    UNION ALL SELECT * FROM (SELECT queue FROM {prefix}runs INDEXED BY {prefix}runs_finished
+                    WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :since_at LIMIT :limit) AS cancelled
+) AS ended GROUP BY queue;
+
+-- name: find_audit
+-- Down the numbers, until a page is full.
+SELECT id, at, by, via, action, thing, reason, before, after FROM {prefix}audit
+ WHERE id < :before
+   AND (:by IS NULL OR by = :by)
+   AND (:action IS NULL OR action = :action)
+   AND (:words IS NULL OR instr(lower(thing), :words) > 0 OR instr(lower(coalesce(reason, '')), :words) > 0)
+ ORDER BY id DESC LIMIT :limit;

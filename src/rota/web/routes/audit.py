@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Path, Query
+
+from rota.model.limits import KEY_LENGTH
 from rota.model.records import change_record
 from rota.web.routes.run import Event
 from rota.web.routing import Asked, Routes
@@ -47,10 +50,26 @@ class Dead(Telling):
     more: bool
 
 
+class DeadRun(Telling):
+    id: str
+    job: str
+    error: str | None
+    finished_at: datetime | None
+
+
 @routes.get("/audit", Page[Entry])
-def list_audit(ask: Asked, before: Before = None, limit: Limit = 100) -> Any:
+def list_audit(
+    ask: Asked,
+    by: Annotated[str | None, Query(max_length=KEY_LENGTH, description="Who.")] = None,
+    action: Annotated[str | None, Query(max_length=64, examples=["pause_queue"])] = None,
+    q: Annotated[
+        str | None, Query(max_length=KEY_LENGTH, description="What the thing or the reason holds.")
+    ] = None,
+    before: Before = None,
+    limit: Limit = 100,
+) -> Any:
     """Every change somebody made, newest first."""
-    found = ask.control.audit(before=before, limit=limit)
+    found = ask.control.find_audit(by=by, action=action, words=q, before=before, limit=limit)
     items = [change_record(row) for row in found]
     return {"items": items, "next": found[-1]["id"] if len(found) == limit else None}
 
@@ -66,3 +85,15 @@ def list_events(ask: Asked, before: Before = None, limit: Limit = 100) -> Any:
 def list_dead(ask: Asked) -> Any:
     """Dead runs, those of one job and one error together."""
     return ask.control.dead_groups()
+
+
+@routes.get("/dead/{group}", Page[DeadRun])
+def list_dead_runs(
+    ask: Asked,
+    group: Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="One of GET /dead.")],
+    before: Before = None,
+    limit: Limit = 50,
+) -> Any:
+    """Dead runs of one group, newest first. A page may be short while there is a next one."""
+    found, following = ask.control.dead_runs(group, before=before, limit=limit)
+    return {"items": found, "next": following}

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from pydantic import Field
 
 from rota.flow.enqueue import Options
+from rota.flow.explain import in_words
+from rota.model.job import Job
 from rota.model.limits import CONCURRENCY, KEY_LENGTH, PRIORITY
-from rota.web.routes.nouns import JobOut, Made, tell_job
+from rota.model.schedule import Schedule
+from rota.web.routes.nouns import JobOut, Made, tell_job, tell_schedule
 from rota.web.routing import Answer, Asked, Routes
-from rota.web.shapes import AfterName, Asking, Limit, Page, PathName
+from rota.web.shapes import AfterName, Asking, Limit, Name, Page, PathName, Telling
 
 routes = Routes("jobs")
 
@@ -40,11 +46,38 @@ class Trigger(Asking):
     force: bool = False
 
 
-@routes.get("/jobs", Page[JobOut])
-def list_jobs(ask: Asked, after: AfterName = "", limit: Limit = 100) -> Any:
+class JobSchedule(Telling):
+    name: str
+    words: str
+    status: str
+    next_fire_at: datetime | None
+
+
+class JobRow(JobOut):
+    """`schedules`: the first few of its `schedule_count`."""
+
+    schedule_count: int
+    schedules: list[JobSchedule]
+
+
+@routes.get("/jobs", Page[JobRow])
+def list_jobs(
+    ask: Asked,
+    q: Annotated[
+        str | None, Query(max_length=128, description="What its name or description holds.")
+    ] = None,
+    queue: Name | None = None,
+    executor: Annotated[str | None, Query(max_length=64)] = None,
+    status: Literal["enabled", "disabled", "broken"] | None = None,
+    after: AfterName = "",
+    limit: Limit = 100,
+) -> Any:
     """Every job that some process registered, by name."""
-    found = ask.control.job_page(after=after, limit=limit)
-    items = [tell_job(job) for job in found]
+    found = ask.control.find_jobs(
+        words=q, queue=queue, executor=executor, status=status, after=after, limit=limit
+    )
+    schedules = ask.control.schedules_of(found)
+    items = [_row(job, *schedules.get(job.name, (0, []))) for job in found]
     return {"items": items, "next": found[-1].name if len(found) == limit else None}
 
 
@@ -67,6 +100,19 @@ def enqueue(ask: Asked, job: PathName, new: NewRun) -> Any:
 def trigger_job(ask: Asked, job: PathName, trigger: Trigger) -> Any:
     """Run a job now, as if a schedule had fired."""
     return _made(ask.control.trigger_job(job, trigger.args, force=trigger.force))
+
+
+def _row(job: Job, count: int, schedules: Sequence[Schedule]) -> dict[str, Any]:
+    some = [
+        {
+            "name": one["name"],
+            "words": in_words(schedule),
+            "status": one["status"],
+            "next_fire_at": one["next_fire_at"],
+        }
+        for schedule, one in ((schedule, tell_schedule(schedule)) for schedule in schedules)
+    ]
+    return {**tell_job(job), "schedule_count": count, "schedules": some}
 
 
 def _made(made: Any) -> Answer:

@@ -12,6 +12,9 @@ routes = Routes("queues")
 
 
 class Queue(Telling):
+    """`depths`: how many runs it has in each state that has not ended; beyond 100,000 runs of a
+    state, of all queues together, they are not counted. `ended_per_minute`: over five minutes."""
+
     name: str
     paused: bool
     reason: str | None
@@ -19,12 +22,14 @@ class Queue(Telling):
     paused_at: datetime | None
     queued: int
     oldest_at: datetime | None
+    depths: dict[str, int]
+    ended_per_minute: float
 
 
 @routes.get("/queues", list[Queue])
 def list_queues(ask: Asked) -> Any:
     """Every queue, with how much waits in it and since when."""
-    return ask.control.queues()
+    return ask.control.queue_work()
 
 
 @routes.post("/queues/{queue:name}/pause", Done)

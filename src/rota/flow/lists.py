@@ -1,0 +1,109 @@
+"""Lists as people search them: jobs with their schedules, queues with what they do, the audit, and
+the dead runs of one error.
+
+A part of Control. Every one is a page, or says how far it was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from rota.errors import Invalid
+from rota.flow.look import DEAD_LOOKED, group_of
+from rota.model.job import Job
+from rota.model.limits import METRIC_DEPTH, PAGE, check_whole
+from rota.model.redact import redact_columns
+from rota.model.schedule import Schedule
+from rota.storage.protocol import Storage
+
+JOB_STATUSES = ("enabled", "disabled", "broken")
+OPEN = ("queued", "running", "held", "waiting", "paused")
+RATE_SPAN = timedelta(minutes=5)
+SCHEDULES_OF_ONE = 3
+
+
+class ListsControl:
+    storage: Storage
+
+    def find_jobs(
+        self,
+        *,
+        words: str | None = None,
+        queue: str | None = None,
+        executor: str | None = None,
+        status: str | None = None,
+        after: str = "",
+        limit: int = PAGE,
+    ) -> list[Job]:
+        """Jobs whose name or description holds the words, by name."""
+        if status is not None and status not in JOB_STATUSES:
+            raise Invalid(f"status {status!r} is unknown; use {', '.join(JOB_STATUSES)}")
+        return self.storage.find_jobs(
+            words=words.lower() if words else None,
+            queue=queue,
+            executor=executor,
+            status=status,
+            after=after,
+            limit=check_whole(limit, "limit", 1, PAGE),
+        )
+
+    def schedules_of(self, jobs: Iterable[Job]) -> dict[str, tuple[int, list[Schedule]]]:
+        """How many schedules each job has, and the first few of them, by the job's name."""
+        names = [job.name for job in jobs][:PAGE]
+        return self.storage.schedules_of_jobs(names, each=SCHEDULES_OF_ONE)
+
+    def queue_work(self) -> list[dict[str, Any]]:
+        """Every queue with how many runs it has in each state, and how many ended a minute."""
+        work = self.storage.queue_work(self.storage.now() - RATE_SPAN, depth=METRIC_DEPTH)
+        minutes = RATE_SPAN.total_seconds() / 60
+        return [
+            {
+                **queue,
+                "depths": {state: work["depths"].get((queue["name"], state), 0) for state in OPEN}
+                | {"queued": queue["queued"]},
+                "ended_per_minute": work["ended"].get(queue["name"], 0) / minutes,
+            }
+            for queue in self.storage.list_queues(limit=PAGE)
+        ]
+
+    def find_audit(
+        self,
+        *,
+        by: str | None = None,
+        action: str | None = None,
+        words: str | None = None,
+        before: int | None = None,
+        limit: int = PAGE,
+    ) -> list[dict[str, Any]]:
+        """What was done, newest first; `words` are looked for in the thing and the reason."""
+        found = self.storage.find_audit(
+            by=by,
+            action=action,
+            words=words.lower() if words else None,
+            before=2**62 if before is None else before,
+            limit=check_whole(limit, "limit", 1, PAGE),
+        )
+        return [redact_columns(row, "before", "after") for row in found]
+
+    def dead_runs(
+        self, group: str, *, before: int | None = None, limit: int = 50
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """Dead runs of one of `dead_groups`, newest first: (page, what asks for the next one). A
+        page may be short while there is a next one: so many are looked at and no more."""
+        check_whole(limit, "limit", 1, PAGE)
+        found: list[dict[str, Any]] = []
+        last, looked = 2**62 if before is None else before, 0
+        while looked < DEAD_LOOKED:
+            page = self.storage.dead_runs(before=last, limit=PAGE)
+            looked += len(page)
+            for row in page:
+                last = row["seq"]
+                if group_of(row["job"], row["error"]) == group:
+                    found.append(redact_columns(row, "error"))
+                    if len(found) == limit:
+                        return found, last
+            if len(page) < PAGE:
+                return found, None
+        return found, last

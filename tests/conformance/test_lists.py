@@ -1,0 +1,124 @@
+"""Lists as people search them: jobs, the audit, queues with what they do, dead runs of an error."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rota.errors import Invalid
+from rota.flow.control import Control
+from rota.model.retry import ONCE
+from rota.storage.protocol import Actor
+from rota.storage.store import Store
+from tests.conformance.support import (
+    ME,
+    VirtualClock,
+    claim,
+    enqueue,
+    put_job,
+    put_schedule,
+    settle,
+)
+
+ADA = Actor(by="ada", via="http")
+
+
+def control(store: Store) -> Control:
+    return Control(store, actor=ME, hearer_of=lambda job: None)
+
+
+def names(store: Store, **told: Any) -> list[str]:
+    return [job.name for job in control(store).find_jobs(**told)]
+
+
+def die(store: Store, text: str, *, job: str = "job") -> str:
+    run_id = enqueue(store, job=job)
+    (run,) = claim(store, 1, jobs=[job])
+    settle(store, run, "failed", retry=ONCE, error=text)
+    return run_id
+
+
+def test_jobs_are_found_by_words_queue_executor_and_status(store: Store) -> None:
+    put_job(store, "mail/send", description="Tells CUSTOMERS", queue="mail")
+    put_job(store, "job")
+    put_job(store, "off", enabled=False)
+    put_job(store, "bad", error="line 3: no such column", executor="sql")
+    assert names(store, words="MAIL") == ["mail/send"]
+    assert names(store, words="customers") == ["mail/send"]
+    assert names(store, words="%") == []
+    assert names(store, queue="mail") == ["mail/send"]
+    assert names(store, executor="sql") == ["bad"]
+    assert names(store, status="disabled") == ["off"]
+    assert names(store, status="broken") == ["bad"]
+    assert "mail/send" in names(store, status="enabled")
+    assert not {"off", "bad"} & set(names(store, status="enabled"))
+    assert names(store, after="mail/send", limit=1) == ["off"]
+    with pytest.raises(Invalid, match="use enabled, disabled, broken"):
+        names(store, status="late")
+
+
+def test_a_job_has_the_first_of_its_schedules_and_their_number(store: Store) -> None:
+    put_job(store, "alone")
+    put_job(store, "other")
+    for number in range(5):
+        put_schedule(store, f"s{number}", expr="1m")
+    put_schedule(store, "of-other", job="other", expr="1m")
+    found = control(store).schedules_of(control(store).find_jobs())
+    assert {job: (count, [one.name for one in some]) for job, (count, some) in found.items()} == {
+        "job": (5, ["s0", "s1", "s2"]),
+        "other": (1, ["of-other"]),
+    }
+
+
+def test_a_queue_tells_its_depth_by_state_and_what_ended(store: Store, clock: VirtualClock) -> None:
+    enqueue(store)
+    (run,) = claim(store, 1)
+    settle(store, run)
+    clock.advance("6m")  # longer ago than a rate looks back
+    for _ in range(10):
+        enqueue(store)
+    for run in claim(store, 5):
+        settle(store, run)
+    claim(store, 2)
+    enqueue(store, due_at=clock.after("1h"))
+    put_job(store, "elsewhere", queue="mail")
+    mail, rest = sorted(control(store).queue_work(), key=lambda one: one["name"] != "mail")
+    assert rest["depths"] == {"queued": 3, "running": 2, "held": 0, "waiting": 1, "paused": 0}
+    assert rest["ended_per_minute"] == 1.0
+    assert mail["depths"]["queued"] == 0
+    assert mail["ended_per_minute"] == 0.0
+
+
+def test_the_audit_is_found_by_who_what_and_words(store: Store) -> None:
+    put_job(store, "elsewhere", queue="mail")
+    store.pause_queue("mail", "The Server moves", ADA)
+    store.resume_queue("mail", ME)
+    store.pause_queue("default", None, ME)
+
+    def found(**told: Any) -> list[tuple[str, str]]:
+        return [(row["action"], row["thing"]) for row in control(store).find_audit(**told)]
+
+    assert found(by="ada") == [("pause_queue", "mail")]
+    assert found(action="pause_queue") == [("pause_queue", "default"), ("pause_queue", "mail")]
+    assert found(words="MAI") == [("resume_queue", "mail"), ("pause_queue", "mail")]
+    assert found(words="server") == [("pause_queue", "mail")]
+    (newest,) = control(store).find_audit(action="pause_queue", limit=1)
+    assert found(action="pause_queue", before=newest["id"]) == [("pause_queue", "mail")]
+
+
+def test_dead_runs_of_one_error_are_paged(store: Store, clock: VirtualClock) -> None:
+    wanted = [die(store, f"order {number} is gone") for number in range(3)]
+    die(store, "another thing")
+    put_job(store, "other")
+    die(store, "order 1 is gone", job="other")
+    clock.advance("1s")
+    look = control(store)
+    (group,) = [one for one in look.dead_groups()["groups"] if one["runs"] == 3]
+    first, following = look.dead_runs(group["group"], limit=2)
+    assert [row["id"] for row in first] == wanted[:0:-1]
+    second, last = look.dead_runs(group["group"], before=following, limit=2)
+    assert [row["id"] for row in second] == wanted[:1]
+    assert last is None
+    assert timedelta() <= group["last_at"] - group["first_at"]
