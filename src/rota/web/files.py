@@ -40,7 +40,10 @@ LIBRARIES = {
 }
 # Screens are fetched when they are shown, the rest with the page: no module waits for another to
 # be read before the browser knows that it is needed.
-LATER = ("screens/", "vendor/uPlot", "parts/chart", "theme.js")
+LATER = (
+    "screens/", "vendor/uPlot", "parts/chart", "parts/answer", "parts/editor", "parts/run-form",
+    "lib/statements", "lib/values", "theme.js",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,86 @@
+// The processes that work: what each runs now, how full it is, and whether it is there at all.
 import { html } from "../lib/html.js";
-import { Empty } from "../parts/empty.js";
-import { Page } from "../parts/page.js";
+import { get } from "../lib/api.js";
+import { now } from "../lib/clock.js";
+import { overview } from "../lib/health.js";
+import { aboutActions, aboutRuns, useLoad } from "../lib/load.js";
+import { href } from "../lib/router.js";
+import { parse } from "../lib/time.js";
+import { Empty, Failed, Notice } from "../parts/empty.js";
+import { Card, Facts, Page } from "../parts/page.js";
+import { Progress, jobLink, runLink } from "../parts/run-bits.js";
+import { Bar } from "../parts/strip.js";
+import { Table } from "../parts/table.js";
+import { Took, When } from "../parts/when.js";
 
-export default function Screen() {
-  return html`<${Page} title="Workers"><${Empty} title="This screen is not there yet"><//><//>`;
+const MOST_RUNS = 500;
+const LIVE_SECONDS = 30;
+const JOBS_SHOWN = 30;
+
+export default function Workers() {
+  const workers = useLoad((signal) => get("/workers", {}, { signal }), [], { on: aboutRuns, every: 5 });
+  const running = useLoad((signal) => get("/runs", { state: "running", limit: MOST_RUNS }, { signal }), [], { on: aboutRuns });
+  const told = workers.data;
+  if (!told) return html`<${Page} title="Workers">${workers.error ? html`<${Failed} error=${workers.error} again=${workers.reload} />` : html`<${Empty} title="Loading…" />`}<//>`;
+  const runs = new Map();
+  for (const run of running.data?.items ?? []) runs.set(run.worker_id, [...(runs.get(run.worker_id) ?? []), run]);
+  const alive = (one) => now.value - parse(one.seen_at) <= LIVE_SECONDS * 1000;
+  const live = told.filter(alive);
+  const slots = live.reduce((sum, one) => sum + one.slots, 0);
+  const busy = live.reduce((sum, one) => sum + one.running, 0);
+  return html`<${Page} title="Workers" badge=${told.length > 0 && html`<span class="muted small">${live.length} alive, ${busy} of ${slots} slots in use</span>`}>
+    <div class="grid">
+      ${live.length === 0 && told.length > 0 && html`<${Notice} tone="bad">No worker is alive, so nothing runs. Start one: <code>rota up</code><//>`}
+      ${overview.value && overview.value.dispatch !== "on" && html`<${Notice} tone="bad">Workers take nothing: dispatch is ${overview.value.dispatch}. <a href=${href("/queues")}>Queues</a> has the switch.<//>`}
+      ${told.length === 0
+        ? html`<${Card}><${Empty} title="No worker has been here">Start one: <code>rota up</code>, or <code>rota up --only worker</code> beside others.<//><//>`
+        : html`<div class="grid two">${[...live, ...told.filter((one) => !alive(one))].map((one) => html`<${Worker} key=${one.id} worker=${one} alive=${alive(one)} runs=${runs.get(one.id) ?? []} />`)}</div>`}
+      ${running.data?.next != null && html`<p class="muted small">The newest ${MOST_RUNS} running runs are shown; <a href=${href("/runs", { state: "running" })}>all of them</a>.</p>`}
+      <${Locks} />
+    </div>
+  <//>`;
+}
+
+function Worker({ worker, alive, runs }) {
+  const title = html`<span class="row"><span class="badge is-${alive ? "ok" : "bad"}" data-state=${alive ? "alive" : "dead"}>${alive ? "alive" : "dead"}</span><span class="mono">${worker.id}</span></span>`;
+  return html`<${Card} label="Worker ${worker.id}" flush title=${title} actions=${html`<small class="muted">seen <${When} at=${worker.seen_at} /></small>`}>
+    <div class="body worker">
+      ${!alive && html`<${Notice} tone="bad">Not seen for more than ${LIVE_SECONDS} seconds. Its runs are taken over by others when their lease ends. If it should be there: look at its log on ${worker.host}, and start it again with <code>rota up</code>.<//>`}
+      ${worker.stuck > 0 && html`<${Notice}>${worker.stuck} of its slots are stuck: a handler went on after its end was asked for, and its slot comes back when it returns or the process is started again.<//>`}
+      <div class="slots"><${Bar} share=${worker.slots ? (worker.running + worker.stuck) / worker.slots : 0} label="Slots in use" /><span class="number nowrap">${worker.running} of ${worker.slots} slots${worker.stuck ? `, ${worker.stuck} stuck` : ""}</span></div>
+      ${runs.length > 0
+        ? html`<ul class="lines inner" aria-label="What it runs now">${runs.map((run) => html`<li key=${run.id}>
+            <span class="clip">${jobLink(run.job)}</span><${Progress} progress=${run.progress} />
+            <span class="muted nowrap">for <${Took} from=${run.started_at ?? run.claimed_at} running /></span>
+            <small class="muted nowrap">since <${When} at=${run.started_at ?? run.claimed_at} as="stamp" /></small>${runLink(run.id)}</li>`)}</ul>`
+        : alive && html`<p class="muted small">Runs nothing now${worker.running ? "; what it has begins in a moment" : ": no due run of its jobs and queues waits"}.</p>`}
+      <${Facts} rows=${[
+        ["Host", `${worker.host}, process ${worker.pid}`],
+        ["Queues", worker.queues.length ? worker.queues.map((one) => html`<a key=${one} class="word" href=${href("/runs", { queue: one })}>${one}</a>`) : "all"],
+        ["Version", html`Rota ${worker.version} <span class="muted">time zones ${worker.tzdata}</span>`],
+        ["Folder", worker.origin],
+        ["Started", html`<${When} at=${worker.started_at} />`],
+        ["Jobs", html`<${Known} jobs=${worker.jobs} />`],
+      ]} />
+    </div>
+  <//>`;
+}
+
+function Known({ jobs }) {
+  if (jobs.length === 0) return html`<span>none: it can run nothing. Give it an app, or a folder of jobs.</span>`;
+  return html`<details><summary>${jobs.length.toLocaleString("en")} known</summary>
+    <div class="words">${jobs.slice(0, JOBS_SHOWN).map((job) => html`<span key=${job}>${jobLink(job)}</span>`)}
+    ${jobs.length > JOBS_SHOWN && html`<span class="muted">and ${(jobs.length - JOBS_SHOWN).toLocaleString("en")} more</span>`}</div></details>`;
+}
+
+function Locks() {
+  const { data, error } = useLoad((signal) => get("/locks", {}, { signal }), [], { on: (event) => aboutRuns(event) || aboutActions(event), every: 10 });
+  return html`<${Card} title="Locks that somebody holds" flush>
+    <${Table} label="Locks" rows=${data} error=${error} keyOf=${(one) => one.name} columns=${[
+      { label: "Lock", lead: true, cell: (one) => html`<span class="mono">${one.name}</span>` },
+      { label: "Held by", cell: (one) => html`<span class="mono">${one.owner ?? "–"}</span>` },
+      { label: "Token", right: true, cell: (one) => one.token },
+      { label: "Until", cell: (one) => html`<${When} at=${one.until} as="countdown" />` },
+    ]} empty=${html`<${Empty} title="No lock is held">A program takes one with <code>app.lock("name")</code>.<//>`} />
+  <//>`;
 }
