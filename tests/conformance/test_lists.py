@@ -9,14 +9,18 @@ import pytest
 
 from rota.errors import Invalid
 from rota.flow.control import Control
+from rota.model.definition import Definition
+from rota.model.job import Job
 from rota.model.retry import ONCE
 from rota.storage.protocol import Actor
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
+    ORIGIN,
     VirtualClock,
     claim,
     enqueue,
+    put_definition,
     put_job,
     put_schedule,
     settle,
@@ -38,6 +42,24 @@ def die(store: Store, text: str, *, job: str = "job") -> str:
     (run,) = claim(store, 1, jobs=[job])
     settle(store, run, "failed", retry=ONCE, error=text)
     return run_id
+
+
+def put_broken(store: Store, *names: str) -> None:
+    """As a folder registers files that it cannot use."""
+    broken = [
+        Job(
+            name=name,
+            executor="sql",
+            source="file",
+            origin=ORIGIN,
+            spec={"version": "broken"},
+            enabled=False,
+            error="1.sql:3: a ' is never closed",
+        )
+        for name in names
+    ]
+    wanted = [Definition(job=job, schedule=None) for job in broken]
+    store.put_definitions(wanted, ME, changed=set(names), live_seconds=30)
 
 
 def test_jobs_are_found_by_words_queue_executor_and_status(store: Store) -> None:
@@ -70,6 +92,18 @@ def test_a_job_has_the_first_of_its_schedules_and_their_number(store: Store) -> 
         "job": (5, ["s0", "s1", "s2"]),
         "other": (1, ["of-other"]),
     }
+
+
+def test_a_broken_file_tells_since_when_its_last_good_version_is_there(
+    store: Store, clock: VirtualClock
+) -> None:
+    good_at = clock()
+    put_definition(store, "daily")
+    clock.advance("1h")
+    put_broken(store, "daily", "never")
+    jobs = {job.name: job for job in control(store).find_jobs(status="broken")}
+    assert jobs["daily"].version_at == clock()
+    assert control(store).good_since(jobs.values()) == {"daily": good_at, "never": None}
 
 
 def test_a_queue_tells_its_depth_by_state_and_what_ended(store: Store, clock: VirtualClock) -> None:

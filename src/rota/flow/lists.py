@@ -7,7 +7,7 @@ A part of Control. Every one is a page, or says how far it was counted.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Invalid
@@ -53,6 +53,13 @@ class ListsControl:
         """How many schedules each job has, and the first few of them, by the job's name."""
         names = [job.name for job in jobs][:PAGE]
         return self.storage.schedules_of_jobs(names, each=SCHEDULES_OF_ONE)
+
+    def good_since(self, jobs: Iterable[Job]) -> dict[str, datetime | None]:
+        """Since when there is the version that runs, by the job's name: of a broken job the last
+        good one. None if none was ever good."""
+        jobs = list(jobs)[:PAGE]
+        seen = self.storage.good_versions([job.name for job in jobs if job.error and job.good])
+        return {job.name: seen.get(job.name) if job.error else job.version_at for job in jobs}
 
     def queue_work(self) -> list[dict[str, Any]]:
         """Every queue with how many runs it has in each state, and how many ended a minute."""

@@ -72,6 +72,11 @@ class Job:
         """True for a job whose files are gone: it has a history and no future."""
         return self.error is not None and self.error.startswith(RETIRED)
 
+    @property
+    def good(self) -> bool:
+        """False for a file that never could be used: no version of it can run."""
+        return self.error is None or set(self.spec) != {"version"}
+
     def policies(self) -> dict[str, Any]:
         """The stored form of everything that is not a column of its own."""
         return {

@@ -1561,6 +1561,12 @@ SELECT id, job, schedules FROM (
       FROM {prefix}schedules WHERE job IN (SELECT unnest(from_json_strict(:names, '["VARCHAR"]')))
 ) AS placed WHERE place <= :each ORDER BY job, name;
 
+-- name: good_versions
+-- An error leaves the version of a job as it was: the last good one.
+SELECT v.job, v.seen_at FROM {prefix}job_versions v
+  JOIN {prefix}jobs j ON j.name = v.job AND j.version = v.version
+ WHERE j.name IN (SELECT unnest(from_json_strict(:names, '["VARCHAR"]')));
+
 -- name: ended_by_queue
 -- No further than the limit in each state, from the index of what has ended.
 SELECT queue, count(*) AS runs FROM (

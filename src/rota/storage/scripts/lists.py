@@ -60,6 +60,13 @@ class ListsScript(Script):
                 some.append(rows.schedule(there[row["id"]]))
         return told
 
+    def good_versions(self, names: Collection[str]) -> dict[str, datetime]:
+        """When the last good version of each file job was first seen."""
+        if not names:
+            return {}
+        found = self.engine.read(lambda tx: tx.all("good_versions", names=sorted(names)))
+        return {row["job"]: row["seen_at"] for row in found}
+
     def queue_work(self, since_at: datetime, *, depth: int) -> Row:
         """By queue: how many runs of each state that has not ended there are, and how many ended
         since. No state is counted further than `depth`."""

@@ -77,14 +77,16 @@ def list_jobs(
         words=q, queue=queue, executor=executor, status=status, after=after, limit=limit
     )
     schedules = ask.control.schedules_of(found)
-    items = [_row(job, *schedules.get(job.name, (0, []))) for job in found]
+    good = ask.control.good_since(found)
+    items = [_row(job, good[job.name], *schedules.get(job.name, (0, []))) for job in found]
     return {"items": items, "next": found[-1].name if len(found) == limit else None}
 
 
 @routes.get("/jobs/{job:name}", JobOut)
 def get_job(ask: Asked, job: PathName) -> Any:
     """One job with its policies and what arguments it takes."""
-    return tell_job(ask.control.job(job))
+    found = ask.control.job(job)
+    return tell_job(found, ask.control.good_since([found])[job])
 
 
 @routes.post("/jobs/{job:name}/runs", Made, status_code=201)
@@ -102,7 +104,9 @@ def trigger_job(ask: Asked, job: PathName, trigger: Trigger) -> Any:
     return _made(ask.control.trigger_job(job, trigger.args, force=trigger.force))
 
 
-def _row(job: Job, count: int, schedules: Sequence[Schedule]) -> dict[str, Any]:
+def _row(
+    job: Job, good_at: datetime | None, count: int, schedules: Sequence[Schedule]
+) -> dict[str, Any]:
     some = [
         {
             "name": one["name"],
@@ -112,7 +116,7 @@ def _row(job: Job, count: int, schedules: Sequence[Schedule]) -> dict[str, Any]:
         }
         for schedule, one in ((schedule, tell_schedule(schedule)) for schedule in schedules)
     ]
-    return {**tell_job(job), "schedule_count": count, "schedules": some}
+    return {**tell_job(job, good_at), "schedule_count": count, "schedules": some}
 
 
 def _made(made: Any) -> Answer:

@@ -17,6 +17,9 @@ from rota.web.shapes import State, Telling
 
 
 class JobOut(Telling):
+    """`error`: why its file, as it is now, cannot be used, since `version_at`; runs have the last
+    good `version` then, of `good_at`, which is null if none was ever good."""
+
     name: str
     executor: str
     source: str
@@ -28,6 +31,7 @@ class JobOut(Telling):
     error: str | None
     version: str
     version_at: datetime | None
+    good_at: datetime | None
     args: Any
     policies: dict[str, Any]
 
@@ -124,11 +128,11 @@ class Made(Telling):
     created: bool
 
 
-def tell_job(job: Job) -> dict[str, Any]:
+def tell_job(job: Job, good_at: datetime | None) -> dict[str, Any]:
     told = job_record(job)
     policies = {name: told.pop(name) for name in job.policies()}
     told["timeout"] = None if job.timeout is None else format_duration(job.timeout)
-    return {**told, "policies": policies}
+    return {**told, "good_at": good_at, "policies": policies}
 
 
 def tell_schedule(schedule: Schedule) -> dict[str, Any]:

@@ -16,9 +16,9 @@ export function JobState({ job }) {
 export function Broken({ job, brief = false }) {
   const lines = job.error.split("\n");
   return html`<div class="broken">
-    <pre class=${brief ? "two-lines" : ""} title=${brief ? job.error : null}>${brief ? lines[0] : job.error}</pre>
-    ${!retired(job) && html`<small class="muted">${job.version_at
-      ? html`Runs use the last good version <code>${job.version.slice(0, 8)}</code>, of <${When} at=${job.version_at} />.`
+    <pre class=${brief ? "two-lines" : ""} tabindex=${brief ? null : "0"} title=${brief ? job.error : null}>${brief ? lines[0] : job.error}</pre>
+    ${!retired(job) && html`<small class="muted">Broken since <${When} at=${job.version_at} />. ${job.good_at
+      ? html`Runs use the last good version <code>${job.version.slice(0, 8)}</code>, of <${When} at=${job.good_at} />.`
       : "It never had a good version: nothing of it runs until the file is mended."}</small>`}
   </div>`;
 }

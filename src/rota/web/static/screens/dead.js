@@ -41,11 +41,11 @@ export default function Dead({ query }) {
     refresh();
   };
   const busy = work.value !== null && !work.value.over;
-  const buttons = (some, label) => html`<button disabled=${busy} aria-label="Redo ${label}" onClick=${() => act("redo", some)}>Redo all…</button>
-    <button class="danger" disabled=${busy} aria-label="Delete ${label}" onClick=${() => act("delete", some)}>Delete all…</button>`;
+  const buttons = (some, label) => html`<button disabled=${busy} aria-label="Redo all ${label}" onClick=${() => act("redo", some)}>Redo all…</button>
+    <button class="danger" disabled=${busy} aria-label="Delete all ${label}" onClick=${() => act("delete", some)}>Delete all…</button>`;
   const chosen = data?.groups.find((one) => one.group === query.group);
   return html`<${Page} title="Dead letters" badge=${data && html`<span class="muted small">${counted(runsOf(data.groups))}${data.more ? " or more" : ""} in ${data.groups.length} ${data.groups.length === 1 ? "group" : "groups"}</span>`}
-      actions=${can("operator") && groups?.length > 0 && html`<span class="row"><span class="muted small">${filtered ? "What is shown" : "Everything"}:</span>${buttons(groups, filtered ? "everything that is shown" : "everything")}</span>`}>
+      actions=${can("operator") && groups?.length > 0 && html`<span class="row"><span class="muted small">${filtered ? "What is shown" : "Everything"}:</span>${buttons(groups, filtered ? "that are shown" : "that are dead")}</span>`}>
     <div class="chips">
       <${Search} query=${query} label="Search errors" placeholder="Error or job" />
       <${Chip} name="job" query=${query} />
@@ -57,10 +57,10 @@ export default function Dead({ query }) {
         <${Table} label="Groups of dead runs" rows=${groups?.slice(0, SHOWN)} error=${error} keyOf=${(one) => one.group} rowClass=${(one) => (one.group === query.group ? "chosen" : null)} columns=${[
           { label: "Error", lead: true, cell: (one) => html`<button class="link error-line" aria-expanded=${String(one.group === query.group)} title=${one.error}
             onClick=${() => setQuery({ group: one.group === query.group ? null : one.group })}>${one.error || "without a word"}</button>` },
-          { label: "Job", cell: (one) => jobLink(one.job) },
+          { label: "Job", cell: (one) => html`<span class="named">${jobLink(one.job)}</span>` },
           { label: "Runs", right: true, cell: (one) => html`<b class="number">${one.runs.toLocaleString("en")}</b>` },
           { label: "First", cell: (one) => html`<${When} at=${one.first_at} />` },
-          { label: "Last", cell: (one) => html`<${When} at=${one.last_at} /> ${runLink(one.last_run)}` },
+          { label: "Last", cell: (one) => html`<span><${When} at=${one.last_at} /> ${runLink(one.last_run)}</span>` },
           { label: "", fit: true, cell: (one) => can("operator") && html`<span class="row tight">${buttons([one], `${counted(one.runs)} of ${one.job}`)}</span>` },
         ]} empty=${html`<${Nothing} filtered=${filtered} />`} />
         ${groups?.length > SHOWN && html`<p class="muted small body">The largest ${SHOWN} of ${groups.length.toLocaleString("en")} groups are shown; search for the others.</p>`}
@@ -81,7 +81,7 @@ function Group({ group, id, query }) {
       <${Table} label=${title} rows=${data.items} keyOf=${(run) => run.id} columns=${[
         { label: "Run", lead: true, cell: (run) => runLink(run.id) },
         { label: "Died", cell: (run) => html`<${When} at=${run.finished_at} />` },
-        { label: "Error", cell: (run) => html`<pre class="error-text">${run.error}</pre>` },
+        { label: "Error", cell: (run) => html`<pre class="error-text" tabindex="0">${run.error}</pre>` },
       ]} empty=${html`<${Empty} title="No run of this group is left">They were redone or deleted. <a href=${href("/dead")}>All groups</a><//>`} />
       <${Pager} page=${data} query=${query} />`}
   <//>`;

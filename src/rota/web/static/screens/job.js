@@ -20,7 +20,7 @@ const SHOWN = 10;
 const SCHEDULES = 20;
 
 export default function Job({ params }) {
-  const job = useLoad((signal) => get(`/jobs/${name(params.name)}`, {}, { signal }), [params.name], { on: aboutActions, every: 20 });
+  const job = useLoad((signal) => get(`/jobs/${name(params.name)}`, {}, { signal }), [params.name], { on: aboutActions, every: 5 });
   const runs = useLoad((signal) => get("/runs", { job: params.name, limit: RUNS }, { signal }), [params.name], { on: (event) => aboutRuns(event) && (event.data.job ?? params.name) === params.name });
   if (!job.data) {
     return html`<${Page} title=${params.name} of="jobs">${job.error?.status === 404
@@ -35,9 +35,7 @@ export default function Job({ params }) {
       <div class="grid side">
         <div class="grid">
           <${Runs} job=${told} runs=${runs} />
-          ${can("operator")
-            ? html`<${Card} title="Run it"><${RunForm} key=${told.name} job=${told} made=${runs.reload} /><//>`
-            : html`<${Card} title="Run it"><p class="muted">To run it takes the role of an operator: log in with a token that has it, or <code>rota run ${told.name}</code> where Rota runs.</p><//>`}
+          <${Card} title="Run it"><${Start} job=${told} made=${runs.reload} /><//>
         </div>
         <div class="grid">
           <${Card} title="Policies"><${Policies} job=${told} /><//>
@@ -46,6 +44,13 @@ export default function Job({ params }) {
       </div>
     </div>
   <//>`;
+}
+
+function Start({ job, made }) {
+  if (retired(job)) return html`<p class="muted">Its files are gone: there is nothing to run. Its history stays.</p>`;
+  if (job.good_at === null && job.error) return html`<p class="muted">No version of it could ever be used. Mend its file; it is read again at once.</p>`;
+  if (!can("operator")) return html`<p class="muted">To run it takes the role of an operator: log in with a token that has it, or <code>rota run ${job.name}</code> where Rota runs.</p>`;
+  return html`<${RunForm} key=${job.name} job=${job} made=${made} />`;
 }
 
 // What keeps it from running, or from running as it is written.
@@ -67,7 +72,7 @@ function Runs({ job, runs }) {
       { label: "Took", right: true, cell: (run) => html`<${Took} from=${run.started_at} to=${run.finished_at} running=${run.state === "running"} />` },
       { label: "By", cell: (run) => (run.schedule ? scheduleLink(run.schedule) : html`<span>${run.created_by ?? "–"}</span>`) },
       { label: "Error", cell: (run) => run.error && run.state !== "succeeded" && html`<span class="two-lines tone is-bad" title=${run.error}>${firstLine(run.error)}</span>` },
-    ]} empty=${html`<${Empty} title="It has not run yet">Run it below, or give it a schedule: <code>rota schedule NAME --job ${job.name} --every 1h</code><//>`} />
+    ]} empty=${html`<${Empty} title="It has not run yet">Run it, or give it a schedule: <code>rota schedule NAME --job ${job.name} --every 1h</code><//>`} />
   <//>`;
 }
 

@@ -17,7 +17,7 @@ export default function Jobs({ query }) {
   const { data, error } = useLoad(
     (signal) => get("/jobs", { q: query.q, status: query.status, queue: query.queue, executor: query.executor, after: query.after, limit: 50 }, { signal }),
     [query.q, query.status, query.queue, query.executor, query.after],
-    { on: aboutActions, every: 20 }, // files that change tell nobody
+    { on: aboutActions, every: 5 }, // files that change tell nobody
   );
   return html`<${Page} title="Jobs">
     <div class="chips">
@@ -42,9 +42,9 @@ function Schedules({ job }) {
   const { schedules, schedule_count: count } = job;
   if (count === 0) return html`<span class="muted">none: runs when it is asked to</span>`;
   return html`<ul class="plain">${schedules.map((one) => html`<li key=${one.name}>
-      ${one.name === job.name ? html`<a href=${href(`/schedules/${encodeURIComponent(one.name)}`)}>${one.words}</a>` : html`${scheduleLink(one.name)} <span class="muted">${one.words}</span>`}
-      ${" "}${one.status === "ACTIVE" ? html`<small class="muted">next <${When} at=${one.next_fire_at} as="countdown" none="after its run" /></small>`
-        : html`<small class="badge is-off">${one.status.toLowerCase()}</small>`}</li>`)}
+      <div>${scheduleLink(one.name)}</div>
+      <div class="muted small">${one.words} ${one.status === "ACTIVE" ? html`<span class="nowrap">next <${When} at=${one.next_fire_at} as="countdown" none="after its run" /></span>`
+        : html`<span class="badge is-off">${one.status.toLowerCase()}</span>`}</div></li>`)}
     ${count > schedules.length && html`<li><a href=${href("/schedules", { q: job.name })}>${(count - schedules.length).toLocaleString("en")} more</a></li>`}</ul>`;
 }
 

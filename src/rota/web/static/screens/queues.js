@@ -43,7 +43,7 @@ export default function Queues() {
         </header></section>`}
       <${Card} flush label="Queues">
         <${Table} label="Queues" rows=${data} error=${error} keyOf=${(one) => one.name} columns=${[
-          { label: "Queue", lead: true, cell: (one) => html`<a href=${href("/runs", { queue: one.name })}>${one.name}</a>` },
+          { label: "Queue", lead: true, cell: (one) => html`<a class="named" href=${href("/runs", { queue: one.name })}>${one.name}</a>` },
           { label: "State", cell: (one) => html`<${State} queue=${one} />` },
           ...STATES.map((state) => ({ label: state, right: true, cell: (one) => count(one, state) })),
           { label: "Oldest queued", cell: (one) => html`<${When} at=${one.oldest_at} none="none" />` },
