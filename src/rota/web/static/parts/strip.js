@@ -8,7 +8,7 @@ import { tone } from "./badge.js";
 export function Strip({ outcomes, most = 30, label }) {
   const shown = outcomes.slice(0, most).reverse();
   const words = summary(shown);
-  return html`<span class="strip" role="img" aria-label="${label}: ${words}">
+  return html`<span class="strip" role="group" aria-label="${label}: ${words}">
     ${Array.from({ length: most - shown.length }, (_, at) => html`<span key=${`none${at}`} class="none"></span>`)}
     ${shown.map((one) => {
       const state = one.state ?? one.outcome;
