@@ -127,6 +127,16 @@ OF_ENGINE = {
         "WITH mine AS (SELECT * FROM mine) SELECT * FROM mine",
         "WITH mine AS MATERIALIZED (SELECT * FROM mine) SELECT * FROM mine",
         "WITH a AS (SELECT * FROM mine), mine AS (SELECT 1) SELECT * FROM a",
+        "WITH RECURSIVE mine AS (SELECT * FROM mine UNION SELECT * FROM mine) SELECT * FROM mine",
+        "WITH RECURSIVE mine AS (SELECT x FROM (SELECT * FROM mine) UNION SELECT * FROM mine) "
+        "SELECT * FROM mine",
+        "WITH RECURSIVE '/etc/passwd' AS (SELECT 1 UNION ALL SELECT 1), "
+        "a AS (SELECT * FROM '/etc/hosts') SELECT * FROM a",
+        'WITH RECURSIVE "/etc/passwd" AS (SELECT * FROM "/etc/passwd" UNION ALL '
+        'SELECT * FROM "/etc/passwd" WHERE false) SELECT * FROM "/etc/passwd"',
+        "SELECT * FROM runs, LATERAL (SELECT * FROM '/etc/passwd')",
+        "SELECT current_setting('temp_directory')", "SELECT getvariable('x')",
+        "SELECT json_serialize_plan('SELECT 1')", "SELECT write_log('x')", "SELECT pg_sleep(1)",
     ),
 }  # fmt: skip
 
@@ -136,6 +146,18 @@ def test_private_and_foreign_tables_are_refused(place: Place, store: Store) -> N
     for sql in (*PRIVATE, *OF_ENGINE[place.engine]):
         with pytest.raises(Invalid):
             print(sql, select(store, sql.format(runs=place.table("runs"))))
+
+
+def test_functions_of_users_are_refused(duckdb_place: Place) -> None:
+    """They are run as Rota, and may read anything."""
+    store = duckdb_place.open()
+    duckdb_place.execute("CREATE TABLE mine (x INTEGER)")
+    duckdb_place.execute("CREATE MACRO peek() AS (SELECT max(x) FROM mine)")
+    duckdb_place.execute("CREATE MACRO lower(t) AS (SELECT max(x) FROM mine)")
+    duckdb_place.execute("CREATE MACRO range(n) AS TABLE (SELECT x FROM mine)")
+    for sql in ("SELECT peek()", "SELECT main.peek()", "SELECT lower('A')", "FROM range(3)"):
+        with pytest.raises(Invalid, match="cannot be used here"):
+            print(sql, select(store, sql))
 
 
 def test_names_of_with_and_recursion_are_not_refused(place: Place, store: Store) -> None:

@@ -19,6 +19,14 @@ from rota.model.result import shown_rows as shown
 from rota.model.views import VIEWS, beyond_views
 
 _FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
+# DuckDB's own functions may be called, but not those that act, wait, or tell of anything but the
+# rows: settings hold keys of clouds, and a plan opens the files that its text names.
+_REFUSED = frozenset({
+    "current_setting", "getenv", "getvariable", "json_serialize_plan", "nextval", "currval",
+    "setseed", "sleep_ms", "stats", "write_log", "current_query",
+})  # fmt: skip
+_OF_CATALOGUE = "pg_"
+_HARMLESS = frozenset({"pg_typeof", "pg_size_pretty", "unnest", "unlist"})
 _TYPES = {
     "VARCHAR": TEXT, "UUID": TEXT, "BOOLEAN": BOOLEAN, "DOUBLE": NUMBER, "FLOAT": NUMBER,
     "TIMESTAMP WITH TIME ZONE": INSTANT, "TIMESTAMP": INSTANT, "JSON": JSON,
@@ -71,34 +79,52 @@ def _check(cursor: duckdb.DuckDBPyConnection, sql: str, schema: str) -> None:
         raise Invalid(_ONLY if "Only SELECT" in told[0] else f"DuckDB: {told[0]}")
     if len(tree.get("statements", ())) != 1:
         raise Invalid(_ONLY)
+    called: set[str] = set()
     try:
-        _check_tree(tree["statements"], schema, frozenset())
+        _check_tree(tree["statements"], schema, frozenset(), called)
     except RecursionError:
         raise Invalid("the query is nested too deeply; flatten it") from None
+    _check_functions(cursor, called)
 
 
-def _check_tree(node: Any, schema: str, given: frozenset[str]) -> None:
+def _check_functions(cursor: duckdb.DuckDBPyConnection, called: set[str]) -> None:
+    """A macro of the user may read any table, and an unknown name makes DuckDB load extensions."""
+    found = cursor.execute(
+        "SELECT lower(function_name), bool_and(internal) FROM duckdb_functions() "
+        "WHERE list_contains($called, lower(function_name)) GROUP BY ALL",
+        {"called": sorted(called)},
+    )
+    own = {name for name, internal in found.fetchall() if internal}
+    for name in sorted(called - _HARMLESS):
+        if name in _REFUSED or name.startswith(_OF_CATALOGUE) or name not in own:
+            raise Invalid(f"the function {name} cannot be used here; use DuckDB's plain functions")
+
+
+def _check_tree(node: Any, schema: str, given: frozenset[str], called: set[str]) -> None:
     """`given` are the names that a WITH has given here. It matters where: in another place the
     same name is a table, or a file."""
     if isinstance(node, list):
         for inner in node:
-            _check_tree(inner, schema, given)
+            _check_tree(inner, schema, given, called)
         return
     if not isinstance(node, dict):
         return
     done = {"cte_map"}
     for one in node.get("cte_map", {}).get("map", ()):
-        _check_tree(one["value"], schema, given)
+        _check_tree(one["value"], schema, given, called)
         given |= {one["key"].lower()}  # those after it may name it
     if "cte_name" in node:
-        if node.get("type") != "RECURSIVE_CTE_NODE":  # only such a one may name itself
-            done.add("query")
-            _check_tree(node.get("query"), schema, given)
+        # Only a recursive one may name itself, and where it begins not even that.
+        first = "left" if node.get("type") == "RECURSIVE_CTE_NODE" else "query"
+        done.add(first)
+        _check_tree(node.get(first), schema, given, called)
         given |= {node["cte_name"].lower()}
     _check_node(node, schema, given)
-    for name, inner in node.items():
-        if name not in done:
-            _check_tree(inner, schema, given)
+    if name := node.get("function_name"):
+        called.add(name.lower())
+    for part, inner in node.items():
+        if part not in done:
+            _check_tree(inner, schema, given, called)
 
 
 def _check_node(node: dict[str, Any], schema: str, given: frozenset[str]) -> None:
