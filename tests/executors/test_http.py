@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -497,6 +498,76 @@ def test_odd_answers(send: Send, server: WebServer) -> None:
     many = b"".join(b"X-%d: y\r\n" % n for n in range(200))
     server.answers["/"] = lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\n" + many)
     assert "did not answer as a web server does" in error(send(server.url + "/"))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"Transfer-Encoding: chunked\r\n\r\n-1\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n+5\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n1_0\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n123456789\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n5;" + b"x" * 2_000 + b"\r\n",
+        b"Content-Length: -1\r\n\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"Content-Length: 5, 6\r\n\r\n",
+    ],
+    ids=["negative", "sign", "underscore", "huge", "extension", "length", "lengths", "list"],
+)
+def test_a_length_that_is_none_is_refused_before_anything_is_read(
+    send: Send, server: WebServer, told: bytes
+) -> None:
+    seen: list[int] = []
+
+    def lie(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + told)
+        with suppress(OSError):  # whoever asked has hung up
+            while sum(seen) < 32 * ANSWER_BYTES:
+                seen.append(connection.send(b"x" * 65_536))
+
+    server.answers["/"] = lie
+    assert error(send(server.url + "/")).endswith("as a web server does (BadLength)")
+    assert sum(seen) < 32 * ANSWER_BYTES
+
+
+def test_an_answer_in_chunks(send: Send, server: WebServer) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b"5\r\nabcde\r\n00A ; name=x\r\n0123456789\r\n0\r\nLast: y\r\n\r\n"
+    server.answers["/"] = lambda connection: connection.sendall(head + body)
+    assert result(send(server.url + "/"))["body"] == "abcde0123456789"
+    server.answers["/"] = lambda connection: connection.sendall(head + b"5\r\nabcde\r\n")
+    assert error(send(server.url + "/")).endswith("its answer ended early")
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("punycode", b"bcher-kva", "bcher-kva"),
+        ("idna", b"xn--bcher-kva", "xn--bcher-kva"),
+        ("unicode_escape", rb"\x41", r"\x41"),
+        ("ISO-8859-1", b"\xfc", "ü"),
+        ("Windows-1252", b"\x80", "€"),
+        ("utf-16", "ü".encode("utf-16"), "ü"),
+        ("UTF8", "ü".encode(), "ü"),
+    ],
+)
+def test_an_answer_is_read_by_a_charset_of_the_web_only(
+    send: Send, server: WebServer, charset: str, body: bytes, text: str
+) -> None:
+    server.answers["/"] = answer(body=body, Content_Type=f"text/plain; charset={charset}")
+    assert result(send(server.url + "/"))["body"] == text
+
+
+def test_no_part_of_a_secret_is_left_where_an_answer_is_cut(
+    monkeypatch: pytest.MonkeyPatch, send: Send, server: WebServer
+) -> None:
+    secret = "abcdefghijklmnopqrstuvwxyz" * 100
+    monkeypatch.setenv("TOKEN", secret)
+    # With what was hidden, what is kept reaches as far as the text was looked at.
+    server.answers["/"] = answer(body=f"{secret}," * 100)
+    told = result(send(server.url + "/", headers={"Authorization": "Bearer ${TOKEN}"}))
+    assert told["cut"]
+    assert "abc" not in told["body"]
 
 
 def test_nobody_listens(send: Send, server: WebServer, names: Names) -> None:

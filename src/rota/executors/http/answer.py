@@ -21,6 +21,13 @@ HEADERS = (
 )  # fmt: skip
 SAID_LENGTH = 500
 LONGEST_WAIT = timedelta(days=1)
+# Those that pages are written in. Python knows others, of which some take the square of a text's
+# length to read, and nothing could end that.
+CHARSETS = frozenset(
+    ("utf8", "ascii", "usascii", "latin1", "iso88591", "iso88592", "iso885915", "utf16", "utf16le",
+     "utf16be", "windows1250", "windows1251", "windows1252", "cp1250", "cp1251", "cp1252", "koi8r",
+     "shiftjis", "eucjp", "euckr", "gb2312", "gbk", "gb18030", "big5")
+)  # fmt: skip
 _CHARSET = re.compile(r"charset=\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 
 
@@ -60,7 +67,7 @@ def _body(answer: Answer, secrets: Secrets) -> tuple[Any, bool]:
     names in it; a part of it cannot be, and is not kept."""
     if not answer.body:
         return None, answer.cut
-    kind = answer.headers.get("content-type", "").lower()
+    kind, cut = answer.headers.get("content-type", "").lower(), False
     try:
         value = redact(msgspec.json.decode(answer.body), secrets)
         text = _json(value)
@@ -69,19 +76,22 @@ def _body(answer: Answer, secrets: Secrets) -> tuple[Any, bool]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if answer.cut and "json" in kind:
             return None, True
-        text = _decode(answer.body, kind)
-        if answer.cut:  # perhaps inside of a secret
-            text = text[: -max(secrets.longest, known().longest, SHAPE_LENGTH)]
-        text = redact_text(text, secrets)
-    return clip(text[:ANSWER_KEPT_LENGTH], ANSWER_KEPT_LENGTH), len(text) > ANSWER_KEPT_LENGTH
+        slack = max(secrets.longest, known().longest, SHAPE_LENGTH)
+        text, reach = _decode(answer.body, kind), ANSWER_KEPT_LENGTH + 2 * slack
+        cut = answer.cut or len(text) > reach
+        text = redact_text(text[:reach], secrets)
+        if cut:  # perhaps inside of a secret, and half of one is not recognised
+            text = text[:-slack]
+    cut = cut or len(text) > ANSWER_KEPT_LENGTH
+    return clip(text[:ANSWER_KEPT_LENGTH], ANSWER_KEPT_LENGTH), cut
 
 
 def _decode(body: bytes, kind: str) -> str:
+    """What names no charset, or one that is not taken, is read as UTF-8."""
     found = _CHARSET.search(kind)
-    try:
-        return body.decode(found[1] if found else "utf-8", "replace")
-    except (LookupError, UnicodeError):
-        return body.decode("utf-8", "replace")
+    name = found[1] if found else ""
+    taken = re.sub("[-_]", "", name) in CHARSETS
+    return body.decode(name if taken else "utf-8", "replace")
 
 
 def _json(value: Any) -> str:

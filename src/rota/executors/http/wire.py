@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import io
 import ipaddress
+import re
 import socket
 import ssl
 import threading
@@ -29,6 +30,10 @@ CONNECT_SECONDS = 10.0  # for one of several addresses
 ADDRESSES = 8
 PIECE = 64 * 1024
 REASON_SHOWN = 100
+CHUNK_LINE = 1_024  # the size of a chunk and what a server says beside it
+# int() takes a sign, blanks and underscores too; and a chunk of -1 bytes is all that ever comes.
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 
 # (host, port) -> addresses as text. Tests have one of their own.
 Resolve = Callable[[str, int], Sequence[str]]
@@ -202,6 +207,10 @@ class Wire:
                 self._socket = None
 
 
+class BadLength(http.client.HTTPException):
+    """A length that is none, or several: where the answer ends is anybody's guess."""
+
+
 class _Lines(io.BufferedReader):
     """Remembers its last line: the headers must end with an empty one, not with the stream."""
 
@@ -218,6 +227,17 @@ class _Response(http.client.HTTPResponse):
         super().begin()
         if lines.last not in (b"\r\n", b"\n"):
             raise http.client.IncompleteRead(b"")
+        told = self.headers.get_all("content-length", [])
+        if told and (len(set(told)) > 1 or not _LENGTH.fullmatch(told[0].strip())):
+            raise BadLength
+
+    def _read_next_chunk_size(self) -> int:
+        line = self.fp.readline(CHUNK_LINE)
+        if not line:
+            raise http.client.IncompleteRead(b"")
+        if (found := _CHUNK_SIZE.fullmatch(line)) is None:
+            raise BadLength
+        return int(found[1], 16)
 
 
 def _read(response: http.client.HTTPResponse) -> Answer:
