@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 
 from rota.errors import Invalid
 from rota.executors.shell import ShellExecutor
-from rota.executors.shell.output import Budget, Stream
+from rota.executors.shell.output import LONGEST, TAIL_BYTES, Budget, Stream
 from rota.model.job import Job
 from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
-from rota.model.secrets import NO_SECRETS
+from rota.model.redact import SHAPE_LENGTH
+from rota.model.secrets import NO_SECRETS, Secrets
 from tests.executors.conftest import Attempt, Port, is_gone, wait_until
 from tests.executors.shell_support import error, python, result, shell_context, shell_job
 
@@ -362,6 +363,44 @@ def test_a_line_without_an_end_is_cut(begin: Begin) -> None:
     (line,) = attempt.port.lines
     assert len(line) < LOG_LINE_LENGTH + 100
     assert line.endswith("more bytes were cut]")
+
+
+LONG_SECRET = "".join(f"{number:03d}X" for number in range(80))
+AFTER = "_" * (SHAPE_LENGTH + 60) + "\n"
+PAD = "_" * (TAIL_BYTES - (SHAPE_LENGTH - 160) - 86 * 321 - 6) + "\n"
+CUTS = {
+    "before the joint": ["_" * (LONGEST - 300) + LONG_SECRET + "_", AFTER],
+    "after the joint": ["_" * (LONGEST + 10) + LONG_SECRET[:4], LONG_SECRET[4:] + AFTER],
+    "where slack ends": ["_" * (LONGEST - SHAPE_LENGTH - 160) + LONG_SECRET + "_" * LONGEST, "\n"],
+    "where the tail begins": [
+        "_" * 1_000 + "_" * (SHAPE_LENGTH - 160),
+        f"{LONG_SECRET}," * 86,
+        PAD,
+    ],
+}
+
+
+@pytest.mark.parametrize("pieces", CUTS.values(), ids=CUTS)
+def test_no_part_of_a_secret_is_left_where_output_is_cut(pieces: list[str]) -> None:
+    port = Port()
+    logger = shell_context(shell_job(["x"]), port).logger
+    stream = Stream(logger, logging.INFO, Secrets([LONG_SECRET]), Budget())
+    for piece in [*pieces, "next\n"]:
+        stream.feed(piece.encode())
+    assert port.lines[-1] == "next"
+    assert not re.search("[0-9]X", "".join([*port.lines, stream.tail()]))
+
+
+def test_a_joint_of_a_cut_line_is_no_text() -> None:
+    port = Port()
+    logger = shell_context(shell_job(["x"]), port).logger
+    stream = Stream(logger, logging.INFO, NO_SECRETS, Budget())
+    for piece in (b"a" * (LONGEST + 10), b"b" * 5_000, b"b\nwhole\nend"):
+        stream.feed(piece)
+    stream.end()
+    assert port.lines[0].endswith("[5,011 more bytes were cut]")
+    assert port.lines[0].count("b") == "more bytes".count("b")
+    assert port.lines[1:] == ["whole", "end"]
 
 
 def test_binary_output_and_closed_streams_harm_nobody(begin: Begin) -> None:

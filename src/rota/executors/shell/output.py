@@ -48,11 +48,19 @@ class Stream:
             self._budget.lines += piece.count(b"\n")
             self._rest = piece[-1:].strip(b"\n")
             return
+        if self._dropped:
+            # What comes now does not follow what is kept; put together, the two halves of a
+            # secret would not be recognised.
+            before, newline, piece = piece.partition(b"\n")
+            self._dropped += len(before)
+            if not newline:
+                return
+            piece = newline + piece
         *lines, rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._write(line)
         self._rest = rest[:LONGEST]
-        self._dropped += len(rest) - len(self._rest)
+        self._dropped = len(rest) - len(self._rest)
 
     def end(self) -> None:
         """A line without its newline counts too."""
@@ -63,7 +71,7 @@ class Stream:
     def tail(self) -> str:
         """The last lines, without secrets."""
         text = bytes(self._tail).decode("utf-8", "replace")
-        text = redact_text(text[self._slack if self._tail_cut else 0 :], self._secrets)
+        text = redact_text(text, self._secrets)[self._slack if self._tail_cut else 0 :]
         lines = [line.rstrip() for line in text.strip().splitlines()][-TAIL_LINES:]
         return clip("\n".join(lines)[-TAIL_LENGTH:], TAIL_LENGTH)
 
@@ -79,7 +87,9 @@ class Stream:
         if self._budget.lines > LOG_LINES:
             return
         told = line.decode("utf-8", "replace").rstrip("\r")
-        text = shorten(told[: -self._slack if dropped else None], LOG_LINE_LENGTH, self._secrets)
+        if dropped:
+            told = redact_text(told, self._secrets)[: -self._slack]
+        text = shorten(told, LOG_LINE_LENGTH, self._secrets)
         if dropped:
             text += f" [{dropped:,} more bytes were cut]"
         self._logger.log(self._level, "%s", text)
