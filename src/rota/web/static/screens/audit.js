@@ -36,9 +36,9 @@ export default function Audit({ query }) {
     </div>
     <${Card} flush label="Audit">
       <${Table} label="Audit" rows=${data?.items} error=${error} keyOf=${(row) => row.id} columns=${[
-        { label: "When", fit: true, cell: (row) => html`<${When} at=${row.at} as="stamp" /><br /><small class="muted"><${When} at=${row.at} /></small>` },
-        { label: "Who", cell: (row) => html`<button class="link" title="Only what this one did" onClick=${() => setQuery({ by: row.by })}>${row.by}</button><br /><small class="muted">${row.via}</small>` },
-        { label: "What", lead: true, cell: (row) => html`<div><button class="link" title="Only actions of this kind" onClick=${() => setQuery({ action: row.action })}>${words(row.action)}</button>${" "}<${Thing} row=${row} />
+        { label: "When", fit: true, cell: (row) => html`<div><${When} at=${row.at} as="stamp" /><br /><small class="muted"><${When} at=${row.at} /></small></div>` },
+        { label: "Who", cell: (row) => html`<div><button class="link" title="Only what this one did" onClick=${() => setQuery({ by: row.by })}>${row.by}</button><br /><small class="muted">${row.via}</small></div>` },
+        { label: "What", lead: true, cell: (row) => html`<div class="what"><button class="link" title="Only actions of this kind" onClick=${() => setQuery({ action: row.action })}>${words(row.action)}</button>${" "}<${Thing} row=${row} />
           ${row.reason && html`<div class="reason">${row.reason}</div>`}</div>` },
         { label: "Change", cell: (row) => (RUN_ID.test(row.after) ? html`<span><span class="muted">run</span> ${runLink(row.after)}</span>` : html`<${Diff} before=${row.before} after=${row.after} />`) },
       ]} empty=${html`<${Nothing} query=${query} />`} />
