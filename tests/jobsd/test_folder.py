@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rota.errors import Conflict
 from rota.jobsd import load as loading
 from rota.jobsd.folder import ACTOR, ROOT_SECONDS, Folder
 from rota.model.run import Run
+from rota.model.schedule import Schedule
 from rota.testing import TestApp
 from tests.jobsd.support import Jobs, Served, wait_until
 
@@ -371,3 +373,43 @@ def test_a_store_that_is_away_loses_nothing(
 def test_a_folder_is_made_once(served: Served) -> None:
     assert isinstance(served.app.serve_folder(), Folder)
     assert served.app.serve_folder() is served.folder
+
+
+# Dropping
+
+
+@pytest.mark.parametrize("place", ["cleanup.py", "etl/load", "etl/cleanup.py"])
+def test_a_schedule_is_dropped_after_its_file_and_not_before(
+    served: Served, jobs: Jobs, place: str
+) -> None:
+    name = place.removesuffix(".py")
+    (jobs.python if place.endswith(".py") else jobs.sql)(name)
+    served.load()
+    with pytest.raises(Conflict) as refused:
+        served.app.control.drop(name)
+    assert str(refused.value) == (
+        f"schedule {name!r} comes from jobs.d/{place}; pause it, set enabled = false there, or "
+        "remove the file"
+    )
+    assert served.schedule(name).enabled
+    jobs.remove(name)
+    served.settle()
+    served.app.control.drop(name)
+    assert served.app.control.schedules() == []
+
+
+def test_other_schedules_of_a_file_job_can_be_dropped(served: Served, jobs: Jobs) -> None:
+    jobs.sql("accounting")
+    served.load()
+    extra = Schedule(name="extra", job="accounting", kind="every", expr="1h")
+    served.app.control.put_schedule(extra)
+    served.app.control.drop("extra")
+    jobs.sql("accounting", "enabled = false\nevery = '1h'")
+    served.settle()
+    with pytest.raises(Conflict, match="comes from"):  # it would come back, switched off
+        served.app.control.drop("accounting")
+    jobs.sql("accounting", "schedule = false")
+    served.settle()
+    served.app.control.drop("accounting")
+    served.settle()
+    assert served.app.control.schedules() == []

@@ -161,6 +161,8 @@ ACT = (
     Command(
         "drop", "operate:drop", "Remove a schedule; its history stays.",
         ("rota drop nightly --reason 'replaced by hourly'",),
+        "The schedule of a file in jobs.d is dropped with its file; until then it can be paused. "
+        "One that an app declares is there again when the app starts.",
     ),
     Command(
         "cancel", "operate:cancel", "Cancel a run, also one that is running.",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rota.errors import Invalid, Unknown
+from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.charts import ChartsControl
 from rota.flow.control_runs import RunControl, page_size, told_reason
 from rota.flow.enqueue import encode_args, find_job
@@ -264,9 +264,22 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         return resumed
 
     def drop(self, name: str, reason: str | None = None) -> None:
-        """Remove a schedule, and a SQL job of its own; its ledger, changes and runs stay."""
+        """Remove a schedule, and a SQL job of its own; its ledger, changes and runs stay. That of
+        a file would come back with the next start: the file has to go."""
+        self._refuse_of_file(self.storage.schedule_named(name))
         self.storage.drop_schedule(name, told_reason(reason), self.actor)
         self.changed()
+
+    def _refuse_of_file(self, schedule: Schedule) -> None:
+        job = self.storage.jobs_named([schedule.job]).get(schedule.name)  # the file's name is both
+        if job is None or job.source != "file" or job.retired:
+            return
+        if job.enabled and not schedule.enabled:
+            return  # its file has schedule = false: this one is left over from before
+        raise Conflict(
+            f"schedule {schedule.name!r} comes from {job.place}; pause it, set enabled = false "
+            "there, or remove the file"
+        )
 
     def explain(self, name: str, *, count: int = 5) -> Explanation:
         """A schedule in words, its next times, and what keeps it from running now."""

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import PurePath
 from typing import Any
 
 from rota.errors import Invalid
@@ -71,6 +72,14 @@ class Job:
     def retired(self) -> bool:
         """True for a job whose files are gone: it has a history and no future."""
         return self.error is not None and self.error.startswith(RETIRED)
+
+    @property
+    def place(self) -> str:
+        """The file or folder of a file job as people name it, such as jobs.d/cleanup.py."""
+        path = self.spec.get("file") or self.spec.get("folder")
+        if path is None:
+            return f"a file of origin {self.origin!r}"
+        return "/".join(PurePath(path).parts[-self.name.count("/") - 2 :])
 
     @property
     def good(self) -> bool:
