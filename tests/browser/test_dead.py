@@ -24,7 +24,7 @@ def test_a_group_is_opened_and_redone_and_filters_stay(site: Site, new_tab: Open
     expect(row).to_have_count(1)
     expect(row).to_contain_text("RuntimeError: parcel")
     expect(row.locator("td", has_text=re.compile("^3$"))).to_be_visible()
-    row.locator(".error-line").click()
+    row.locator(".dead-error").click()
     group = page.get_by_label("Runs of broken that died of this").first
     expect(group.locator("tbody tr")).to_have_count(3)
     expect(group).to_contain_text("raise RuntimeError(text)")
@@ -55,7 +55,7 @@ def test_a_viewer_looks_and_a_hostile_error_does_nothing(site: Site, new_tab: Op
     page = new_tab(site, "viewer", phone=True).open("/dead?q=onerror").page
     row = page.get_by_role("table", name="Groups of dead runs").locator("tbody tr")
     expect(row).to_contain_text("<img src=x onerror=alert(1)>")
-    row.locator(".error-line").click()
+    row.locator(".dead-error").click()
     expect(page.locator(".error-text").first).to_contain_text("onerror=alert(1)")
     expect(page.get_by_role("button", name=re.compile("Redo|Delete"))).to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

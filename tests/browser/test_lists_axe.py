@@ -32,7 +32,7 @@ def test_the_console_with_completion_and_chart(site: Site, new_tab: Opening, dar
 def test_an_open_group_of_dead_runs(site: Site, new_tab: Opening, dark: bool) -> None:
     site.finish("broken", text="for axe")
     page = new_tab(site, "admin", dark=dark).open("/dead?q=for+axe").page
-    page.locator(".error-line").first.click()
+    page.locator(".dead-error").first.click()
     expect(page.locator(".error-text").first).to_be_visible()
     page.evaluate(AXE)
     assert page.evaluate(RUN) == []

@@ -55,7 +55,7 @@ export default function Dead({ query }) {
       ${data?.more && html`<p class="muted small">The newest ${data.looked_at.toLocaleString("en")} dead runs are grouped; the older ones come into sight when these are done.</p>`}
       <${Card} flush label="Groups of dead runs">
         <${Table} label="Groups of dead runs" rows=${groups?.slice(0, SHOWN)} error=${error} keyOf=${(one) => one.group} rowClass=${(one) => (one.group === query.group ? "chosen" : null)} columns=${[
-          { label: "Error", lead: true, cell: (one) => html`<button class="link error-line" aria-expanded=${String(one.group === query.group)} title=${one.error}
+          { label: "Error", lead: true, cell: (one) => html`<button class="link dead-error" aria-expanded=${String(one.group === query.group)} title=${one.error}
             onClick=${() => setQuery({ group: one.group === query.group ? null : one.group })}>${one.error || "without a word"}</button>` },
           { label: "Job", cell: (one) => html`<span class="named">${jobLink(one.job)}</span>` },
           { label: "Runs", right: true, cell: (one) => html`<b class="number">${one.runs.toLocaleString("en")}</b>` },

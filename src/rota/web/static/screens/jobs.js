@@ -27,7 +27,7 @@ export default function Jobs({ query }) {
     </div>
     <${Card} flush label="Jobs">
       <${Table} label="Jobs" rows=${data?.items} error=${error} keyOf=${(job) => job.name} columns=${[
-        { label: "Job", lead: true, cell: (job) => html`<div class="name"><div>${jobLink(job.name)}</div>${job.description && html`<div class="muted small two-lines">${job.description}</div>`}</div>` },
+        { label: "Job", lead: true, cell: (job) => html`<div class="job-name"><div>${jobLink(job.name)}</div>${job.description && html`<div class="muted small two-lines">${job.description}</div>`}</div>` },
         { label: "State", cell: (job) => html`<div class="state-cell"><${JobState} job=${job} />${job.error && html`<${Broken} job=${job} brief />`}</div>` },
         { label: "Schedules", cell: (job) => html`<${Schedules} job=${job} />` },
         { label: "Queue", cell: (job) => html`<button class="link" title="Only jobs of this queue" onClick=${() => setQuery({ queue: job.queue })}>${job.queue}</button>` },
