@@ -116,6 +116,11 @@ OF_ENGINE = {
         "SELECT query_to_xml('SELECT 1', true, false, '')", "SELECT pg_terminate_backend(1)",
         'SELECT * FROM U&"\\0072ota_data"."runs"', "SELECT * FROM public.mine",
         "WITH a AS (SELECT * FROM public.mine), mine AS (SELECT 1) SELECT * FROM a",
+        "SELECT word FROM ts_stat('SELECT array_to_tsvector(array[hash]) FROM rota_data.tokens')",
+        """SELECT * FROM "ts_stat"($$SELECT 'a'::tsvector$$)""",
+        "SELECT ts_rewrite('a'::tsquery, 'SELECT ''a''::tsquery, ''b''::tsquery')",
+        "SELECT current_query()", "SELECT to_regclass('mine')", "SELECT row_security_active('x')",
+        "SELECT rota.enqueue('job')", "SELECT * FROM rota.control", "SELECT 1) AS a, (SELECT 2",
     ),
     "duckdb": (
         "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM '/etc/passwd'",
@@ -148,16 +153,64 @@ def test_private_and_foreign_tables_are_refused(place: Place, store: Store) -> N
             print(sql, select(store, sql.format(runs=place.table("runs"))))
 
 
-def test_functions_of_users_are_refused(duckdb_place: Place) -> None:
+OF_USERS = {
+    "postgres": (
+        "CREATE FUNCTION peek() RETURNS bigint IMMUTABLE LANGUAGE sql "
+        "AS 'SELECT count(*) FROM public.mine'",
+        "CREATE FUNCTION holds(integer) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true'",
+        "CREATE DOMAIN kind AS integer CHECK (public.holds(VALUE))",
+        "CREATE OPERATOR public.@@@@ (RIGHTARG = integer, FUNCTION = holds)",
+    ),
+    "duckdb": (
+        "CREATE MACRO peek() AS (SELECT max(x) FROM mine)",
+        "CREATE MACRO lower(t) AS (SELECT max(x) FROM mine)",
+        "CREATE MACRO range(n) AS TABLE (SELECT x FROM mine)",
+    ),
+}  # fmt: skip
+CALLS = {
+    "postgres": (
+        "SELECT public.peek()", 'SELECT "public"."peek"()', "SELECT 1::public.kind",
+        "SELECT OPERATOR(public.@@@@) 1", "SELECT '{1}'::public.kind[]",
+    ),
+    "duckdb": ("SELECT peek()", "SELECT main.peek()", "SELECT lower('A')", "FROM range(3)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["postgres", "duckdb"], indirect=True)
+def test_functions_of_users_are_refused(place: Place, store: Store) -> None:
     """They are run as Rota, and may read anything."""
-    store = duckdb_place.open()
-    duckdb_place.execute("CREATE TABLE mine (x INTEGER)")
-    duckdb_place.execute("CREATE MACRO peek() AS (SELECT max(x) FROM mine)")
-    duckdb_place.execute("CREATE MACRO lower(t) AS (SELECT max(x) FROM mine)")
-    duckdb_place.execute("CREATE MACRO range(n) AS TABLE (SELECT x FROM mine)")
-    for sql in ("SELECT peek()", "SELECT main.peek()", "SELECT lower('A')", "FROM range(3)"):
+    place.execute("CREATE TABLE mine (x INTEGER)")
+    for sql in OF_USERS[place.engine]:
+        place.execute(sql)
+    for sql in CALLS[place.engine]:
         with pytest.raises(Invalid, match="cannot be used here"):
             print(sql, select(store, sql))
+
+
+PLAIN = {
+    "sqlite": (),
+    "postgres": (
+        "SELECT now() - interval '1h', date_trunc('day', now()), now()::date, now()::text",
+        "SELECT to_char(now(), 'YYYY'), extract(epoch FROM now()), now() AT TIME ZONE 'UTC'",
+        "SELECT random(), gen_random_uuid(), clock_timestamp(), concat('a', 1), format('%s', 1)",
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY 1), string_agg('a', ','), json_agg(1)",
+        "SELECT 'a' COLLATE \"C\", to_tsvector('english', 'a'), (1, 2), NULL, 'x', 'y'",
+        "SELECT r, row_to_json(r), row_number() OVER (ORDER BY seq) FROM runs r", "TABLE runs",
+        "SELECT * FROM json_populate_recordset(NULL::rota.runs, '[]')", "SELECT 1; -- the end",
+        "SELECT generate_series(now(), now() + interval '1h', '10 min')", "VALUES (1), (2)",
+    ),
+    "duckdb": (
+        "SELECT count(*), string_agg(job_name, ','), arg_max(job_name, seq) FROM runs",
+        "SELECT strftime(now(), '%Y'), now() - INTERVAL 1 HOUR, extract(year FROM now())",
+        "SELECT lag(seq) OVER (ORDER BY seq), job_name.upper(), if(seq = 1, 2, 3) FROM runs",
+        "SELECT unnest([1, 2]), {'a': 1}.a, list_transform([1], lambda x: x + 1), '{}'::JSON->>'a'",
+    ),
+}  # fmt: skip
+
+
+def test_plain_functions_can_be_called(place: Place, store: Store) -> None:
+    for sql in ("SELECT 1 AS a, 2 AS a", "SELECT lower('A') || 'b';", *PLAIN[place.engine]):
+        assert store.select(sql, limit=5, seconds=10).columns, sql
 
 
 def test_names_of_with_and_recursion_are_not_refused(place: Place, store: Store) -> None:
@@ -176,6 +229,23 @@ def test_a_query_nested_too_deeply_is_refused(store: Store) -> None:
     with pytest.raises(RotaError):
         select(store, "SELECT " + "(SELECT " * 3_000 + "1" + ")" * 3_000)
     assert select(store, "SELECT 1") == [(1,)]
+
+
+def test_a_role_without_temporary_views_is_told_what_it_lacks(postgres_place: Place) -> None:
+    server, _, database = postgres_place.url.rpartition("/")
+    role = f"plain_{database}"
+    try:
+        postgres_place.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+        postgres_place.execute(f"REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC")
+        host = server.rpartition("@")[2]
+        from rota.storage.postgres.connect import Address
+        from rota.storage.postgres.select import select as ask
+
+        address = Address(f"postgresql://{role}:x@{host}/{database}", prepare=False)
+        with pytest.raises(Invalid, match="GRANT TEMPORARY"):
+            ask(address, "SELECT 1", schema="rota", limit=1, seconds=5)
+    finally:
+        postgres_place.execute(f"DROP ROLE IF EXISTS {role}")
 
 
 def test_a_mistake_in_a_query_is_told_in_one_line(store: Store) -> None:

@@ -69,7 +69,7 @@ def select(
 
 
 def _check(cursor: duckdb.DuckDBPyConnection, sql: str, schema: str) -> None:
-    found = cursor.execute("SELECT json_serialize_sql($sql)", {"sql": sql}).fetchone()
+    found = cursor.execute("SELECT system.main.json_serialize_sql($sql)", {"sql": sql}).fetchone()
     try:
         tree = json.loads(found[0]) if found else {}
     except RecursionError:
@@ -88,13 +88,13 @@ def _check(cursor: duckdb.DuckDBPyConnection, sql: str, schema: str) -> None:
 
 
 def _check_functions(cursor: duckdb.DuckDBPyConnection, called: set[str]) -> None:
-    """A macro of the user may read any table, and an unknown name makes DuckDB load extensions."""
+    """A macro of the user may read any table, and an unknown name makes DuckDB load extensions.
+    Asked for by its full name: a macro can take the place of any function."""
     found = cursor.execute(
-        "SELECT lower(function_name), bool_and(internal) FROM duckdb_functions() "
-        "WHERE list_contains($called, lower(function_name)) GROUP BY ALL",
-        {"called": sorted(called)},
-    )
-    own = {name for name, internal in found.fetchall() if internal}
+        "SELECT DISTINCT function_name, internal FROM system.main.duckdb_functions()"
+    ).fetchall()
+    own = {name.lower() for name, internal in found if internal}
+    own -= {name.lower() for name, internal in found if not internal}
     for name in sorted(called - _HARMLESS):
         if name in _REFUSED or name.startswith(_OF_CATALOGUE) or name not in own:
             raise Invalid(f"the function {name} cannot be used here; use DuckDB's plain functions")

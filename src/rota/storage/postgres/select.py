@@ -1,12 +1,11 @@
 """One SELECT over the views, in a read-only transaction of a session that ends with it.
 
-DECLARE CURSOR accepts a query and nothing else, and only as many rows travel as are asked for. The
-plan says which tables would be read: those behind the views, or the query is refused.
+DECLARE CURSOR accepts a query and nothing else, and only as many rows travel as are asked for.
+Before, the query is judged by what the server understands of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -14,11 +13,13 @@ import psycopg
 from rota.errors import Invalid, RotaError, Unavailable
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, NUMBER, TEXT, Column, Result
 from rota.model.result import shown_rows as shown
-from rota.model.views import beyond_views, refuse_names
+from rota.model.views import refuse_names
 from rota.storage.postgres.connect import Address
 from rota.storage.postgres.faults import translate
+from rota.storage.postgres.judge import judge
 
-# What can act, or read something else than tables, from within a SELECT.
+# What can act, or read something else than tables, from within a SELECT: a first fence, which says
+# so in plain words. The one that holds is in judge.py.
 _ACTING = (
     "pg_", "lo_", "dblink", "set_config", "current_setting", "query_to_xml", "table_to_xml",
     "schema_to_xml", "database_to_xml", "cursor_to_xml", "nextval", "setval", "txid_",
@@ -51,16 +52,14 @@ def _select(
     connection: psycopg.Connection[Any], query: str, schema: str, limit: int, seconds: float
 ) -> Result:
     # All of it ends with the transaction: behind a pooler the session is somebody else's next.
-    connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ WRITE")
     connection.execute("SET LOCAL timezone = 'UTC'")
     connection.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
-    connection.execute(f'SET LOCAL search_path = "{schema}"')
+    connection.execute(f'SET LOCAL search_path = "{schema}", pg_temp')
+    judge(connection, query, schema)
+    connection.execute("SET TRANSACTION READ ONLY")
     # In binary, because then the server takes one statement only.
     connection.cursor(binary=True).execute(f"DECLARE rows NO SCROLL CURSOR FOR {query}")
-    plan = connection.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {query}").fetchone()
-    for owner, table in _relations(plan[0] if plan else []):
-        if owner != f"{schema}_data":
-            raise beyond_views(f"{owner}.{table}")
     cursor = connection.execute(f"FETCH {limit + 1} FROM rows")
     rows, described = cursor.fetchall(), cursor.description or ()
     columns = tuple(
@@ -68,19 +67,6 @@ def _select(
         for column in described
     )
     return Result(columns=columns, rows=shown(rows[:limit]), more=len(rows) > limit)
-
-
-def _relations(node: Any) -> Iterator[tuple[str, str]]:
-    """(schema, table) of everything that a plan reads."""
-    if isinstance(node, list):
-        for one in node:
-            yield from _relations(one)
-    elif isinstance(node, dict):
-        if "Relation Name" in node:
-            yield node.get("Schema", ""), node["Relation Name"]
-        for inner in node.values():
-            if isinstance(inner, dict | list):
-                yield from _relations(inner)
 
 
 def _told(fault: psycopg.Error, address: Address, seconds: float) -> RotaError:
