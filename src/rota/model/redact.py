@@ -23,33 +23,36 @@ from rota.model.secrets import HIDDEN, NO_SECRETS, Secrets, is_worth_hiding, kno
 SHAPE_LENGTH = 4_096  # of what is found by its shape
 CREDENTIAL = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey)\s+(\S+)", re.IGNORECASE)
 
-_SECRET_NAME = re.compile(
-    r"password|passwd|passphrase|pass$|[-_]pwd$|^pwd$|secret|token|api[-_]?key|access[-_]?key"
-    r"|private[-_]?key|credential|authorization|cookie|session[-_]?id|^dsn$|connstr"
-    r"|connection[-_]?string",
-    re.IGNORECASE,
+# Names that mean a secret, in JSON and in text alike: those that may be a part of a longer name,
+# and those that end one (`passed` and `dsn_count` are none).
+_PART = (
+    r"password|passwd|passphrase|pwd|secret|token|api[-_]?key|access[-_]?key|private[-_]?key"
+    r"|credential|authorization|cookie|session[-_]?id|connstr|connection[-_]?string"
 )
+_END = r"(?<!com)(?<!by)(?<!tres)(?<!over)(?<!under)(?<!sur)pass|(?<![a-z0-9])dsn"
+# Each of these names holds one of these words.
+_WORDS = (
+    "pass", "pwd", "secret", "token", "key", "credential", "authoriz", "cookie", "session", "dsn",
+    "connstr", "connection", "bearer",
+)  # fmt: skip
+_SECRET_NAME = re.compile(rf"{_PART}|(?:{_END})$", re.IGNORECASE)
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})  # of the environment: folders
 # It begins with what is rare: a text of a hundred megabytes is looked through in no time, and
 # meanwhile no thread of this process could do anything else.
-_URL_PASSWORD = re.compile(
-    r"(?P<head>://(?<=[A-Za-z0-9+.-]://)[^\s/:@]*:)(?P<password>[^\s/]+)(?=@)"
-)
+_URL_HEAD = re.compile(r"://(?<=[A-Za-z0-9+.-]://)[^\s/:@]*:")
+_PORT = re.compile(r"\d{1,5}(?:[/?#]|$)")
+_URL_END = re.compile(r"\s|://")
+_QUOTE = re.compile(r"[\"'<>]")
 
 # A name that means a secret, followed by its value: `password=x`, `"token": "x"`, `?api_key=x`,
-# `Authorization: x`, and `Key (password)=(x)` of PostgreSQL.
-_WORDS = (
-    "passw", "passphrase", "pwd", "secret", "token", "key", "credential", "authoriz", "cookie",
-    "session", "bearer",
-)  # fmt: skip
-_MORE_WORDS = ("pass", "dsn", "connstr", "connection")  # of names, where nothing else is one
+# `Authorization: x`, and `Key (password)=(x)` of PostgreSQL. What can fail far from its beginning
+# stops at the sign it began with, so that no part of a text is looked through again and again.
 _VALUE = (
-    r"\"(?:[^\"\\\n]|\\.){0,4096}\"|'(?:[^'\\\n]|\\.){0,4096}'|\([^)\n]{0,4096}\)"
-    r"|[^\s\"'&;,)}\]]{1,4096}"
+    r"\"(?:[^\"\\\n]|\\.|\"\"){0,4096}\"|'(?:[^'\\\n]|\\.|''){0,4096}'|\([^()\n]{0,4096}\)"
+    r"|\\[\"'][^\"'\\\n]{0,4096}|[\"']?[^\s\"'&;,)}\]]{1,4096}"
 )
 _PAIR = re.compile(
-    r"(?P<name>password|passwd|passphrase|pwd|secret|token|api[-_]?key|access[-_]?key"
-    r"|private[-_]?key|credential|session[-_]?id)[\w.-]{0,32}"
+    rf"(?P<name>(?:{_PART})[\w.-]{{0,32}}|(?:{_END}))"
     rf"(?P<close>\\?[\"')]?)(?P<sep>\s{{0,3}}[:=]\s{{0,3}})(?P<value>{_VALUE})",
     re.IGNORECASE,
 )
@@ -99,7 +102,7 @@ def redact_text(text: str, secrets: Secrets = NO_SECRETS) -> str:
 
 def _without_shapes(text: str) -> str:
     if "://" in text:
-        text = _URL_PASSWORD.sub(lambda found: found["head"] + HIDDEN, text)
+        text = _without_url_passwords(text)
     if _has_word(text):
         text = _HEADER.sub(lambda found: found["head"] + HIDDEN, text)
         text = _BEARER.sub(lambda found: found["head"] + HIDDEN, text)
@@ -114,6 +117,30 @@ def _has_word(text: str) -> bool:
         if word in lower:
             return True
     return False
+
+
+def _without_url_passwords(text: str) -> str:
+    pieces, done = [], 0
+    for start, stop in _url_passwords(text):
+        pieces += [text[done:start], HIDDEN]
+        done = stop
+    return "".join([*pieces, text[done:]]) if pieces else text
+
+
+def _url_passwords(text: str) -> Iterator[tuple[int, int]]:
+    """Where they stand: up to the last @ before the next URL. A password should not hold a /, but
+    it may, unless it begins like a port: `http://host:80/x?mail=a@b`."""
+    for head in _URL_HEAD.finditer(text):
+        start = head.end()
+        ended = _URL_END.search(text, start)
+        end = ended.start() if ended else len(text)
+        slash = text.find("/", start, end)
+        at = text.rfind("@", start, end if slash < 0 else slash)
+        if slash >= 0 and not _PORT.match(text, start, end):
+            quote = _QUOTE.search(text, start, end)
+            at = max(at, text.rfind("@", start, quote.start() if quote else end))
+        if at > start:
+            yield start, at
 
 
 def shorten(text: str, limit: int, secrets: Secrets = NO_SECRETS) -> str:
@@ -134,7 +161,7 @@ def shorten(text: str, limit: int, secrets: Secrets = NO_SECRETS) -> str:
 
 def redact_json(text: str, secrets: Secrets = NO_SECRETS) -> str:
     """JSON text that may be shown; other text as text."""
-    if not _has_word(text) and not any(word in text.lower() for word in _MORE_WORDS):
+    if not _has_word(text):
         return redact_text(text, secrets)
     with suppress(ValueError, RecursionError):
         value = json.loads(text)
@@ -147,19 +174,24 @@ def redact_json(text: str, secrets: Secrets = NO_SECRETS) -> str:
 
 def _without_value(found: re.Match[str]) -> str:
     value, name, close = found["value"], found["name"].lower(), found["close"]
-    password = name in ("password", "passwd", "passphrase", "pwd")
-    bare = value[0] not in "\"'("
-    if value.startswith("[redacted") or value in _ANNOTATIONS:
+    password = "pwd" in name or "passw" in name or "passph" in name or _is_part(found)
+    opened = value[: 2 if value[0] == "\\" else 1] if value[0] in "\"'(\\" else ""
+    if value.startswith("[redacted", len(opened)) or value in _ANNOTATIONS:
         return found[0]
-    if not close and bare and found["sep"] != "=" and not password:
+    if not close and not opened and found["sep"] != "=" and not password:
         return found[0]  # `token = make()` in the line of a traceback, `token: it expired`
-    if close == ")" and value[0] != "(":
+    if close == ")" and opened != "(":
         return found[0]
-    quote = "" if bare else value[0]
-    return found[0][: found.start("value") - found.start()] + f"{quote}{HIDDEN}{_CLOSING[quote]}"
+    closed = _CLOSING.get(opened, "") if len(value) > 1 and value[-1] in "\"')" else ""
+    return found[0][: found.start("value") - found.start()] + opened + HIDDEN + closed
 
 
-_CLOSING = {"": "", '"': '"', "'": "'", "(": ")"}
+def _is_part(found: re.Match[str]) -> bool:
+    """`db_pass`, where `pass` is no verb."""
+    return found["name"].lower() == "pass" and found.string.startswith("_", found.start() - 1)
+
+
+_CLOSING = {'"': '"', "'": "'", "(": ")"}
 
 
 # Which values are secret
@@ -190,9 +222,9 @@ def passwords_in(text: str) -> Iterator[str]:
     if "://" in text:
         from urllib.parse import unquote
 
-        for found in _URL_PASSWORD.finditer(text):
-            yield found["password"]
-            yield unquote(found["password"])
+        for start, stop in _url_passwords(text):
+            yield text[start:stop]
+            yield unquote(text[start:stop])
     if "=" in text:
         for found in _PAIR.finditer(text):
             if found["sep"].strip() == "=":

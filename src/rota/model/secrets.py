@@ -148,10 +148,15 @@ def _key_lines(value: str) -> Iterator[str]:
 
 
 def _places(form: str, text: str) -> Iterator[tuple[int, int]]:
-    at = text.find(form)
-    while at >= 0:
-        yield at, at + len(form)
-        at = text.find(form, at + 1)
+    """Those that overlap are told as one: of a text of nothing but `aaaa` there would be as many as
+    letters."""
+    start = text.find(form)
+    while start >= 0:
+        last, size = start, len(form)
+        while (later := text.rfind(form, last + 1, last + 2 * size - 1)) >= 0:
+            last = later
+        yield start, last + size
+        start = text.find(form, last + size)
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:
