@@ -128,7 +128,10 @@ def test_a_change_needs_its_own_page_or_a_token(house: Site, method: str, path: 
         answer = ask(client, method, path, headers=headers)
         return answer.status_code, answer.json()["code"]
 
-    foreign = ("https://evil.example", "null", house.url + "0", house.url + "/x", "http://[")
+    foreign = (
+        "https://evil.example", "null", house.url + "0", house.url + "/x", "http://[",
+        house.url.replace("http:", "https:"),
+    )  # fmt: skip
     with house.client("admin") as program:
         for origin in foreign:
             assert refused(program, Origin=origin) == (403, "origin")
@@ -138,6 +141,9 @@ def test_a_change_needs_its_own_page_or_a_token(house: Site, method: str, path: 
             "localhost.evil.example",
             "",
             "a@localhost",
+            "[::1]x",
+            "[::1]:80x",
+            "[::1",
         ):
             assert refused(program, Host=host) == (421, "host")
         # Without an Origin, and with its own: a token is enough.

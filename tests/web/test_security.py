@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import ssl
 import stat
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,13 @@ import pytest
 
 import rota
 from rota.errors import Conflict, Invalid, MissingExtra
+from rota.flow.tokens import new_text
 from rota.model import limits
 from rota.web import guard, protocol, server
+from rota.web.routes import sql as sql_route
 from rota.web.who import Doorkeeper, WrongTokens, is_loopback
 from tests.surface.conftest import Cli, cli  # noqa: F401
-from tests.web.support import WRONG, Site, serving
+from tests.web.support import WRONG, Site, eventually, serving
 
 # The first token
 
@@ -61,6 +66,44 @@ def test_a_token_that_others_can_read_is_not_taken_for_ours(tmp_path: Path) -> N
     with serving(tmp_path):
         assert file.read_text() != first
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def planted(folder: Path) -> str:
+    """A token that somebody knows, where the first start looks for one."""
+    text = new_text()
+    (folder / ".rota").mkdir(mode=0o700)
+    (folder / ".rota" / "token").write_text(text)
+    (folder / ".rota" / "token").chmod(0o600)
+    return text
+
+
+def test_a_token_that_somebody_else_planted_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = planted(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with serving(tmp_path) as site, site.client(text) as client:
+        assert client.get("/api/v1/runs").status_code == 401
+        assert site.web.token_file is None
+    assert (tmp_path / ".rota" / "token").read_text() == text
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    text = planted(tmp_path)
+    file = (tmp_path / ".rota" / "token").rename(tmp_path / "elsewhere")
+    (tmp_path / ".rota" / "token").symlink_to(file)
+    with serving(tmp_path) as site, site.client(text) as client:
+        assert client.get("/api/v1/runs").status_code == 401
+    assert not (tmp_path / ".rota" / "token").is_symlink()
+    assert file.read_text() == text
+
+
+def test_a_link_to_a_folder_is_not_followed(tmp_path: Path) -> None:
+    text = planted(tmp_path)
+    (tmp_path / ".rota").rename(tmp_path / "elsewhere")
+    (tmp_path / ".rota").symlink_to(tmp_path / "elsewhere")
+    with serving(tmp_path) as site, site.client(text) as client:
+        assert client.get("/api/v1/runs").status_code == 401
 
 
 class serving_again:  # noqa: N801
@@ -253,6 +296,134 @@ def test_who_says_nothing_is_sent_away(site: Site, monkeypatch: pytest.MonkeyPat
     assert raw(site, head.encode() + b"{").startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.parametrize("role", [None, "admin"])
+def test_a_body_that_drips_has_one_deadline(
+    site: Site, monkeypatch: pytest.MonkeyPatch, role: str | None
+) -> None:
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.3 if role else 600.0)
+    monkeypatch.setattr(guard, "UNKNOWN_BODY_SECONDS", 600.0 if role else 0.3)
+    with slow_login(site, role) as line:
+        for _ in range(200):
+            if select.select([line], [], [], 0.05)[0]:
+                break
+            line.sendall(b" ")
+        assert line.recv(20).startswith(b"HTTP/1.1 408 ")
+
+
+def slow_login(site: Site, role: str | None = None) -> socket.socket:
+    """A request whose body does not end."""
+    line = socket.create_connection(("127.0.0.1", site.web.port), timeout=20)
+    told = f"Authorization: Bearer {site.tokens[role]}\r\n" if role else ""
+    head = (
+        f"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:{site.web.port}\r\n{told}"
+        f"Origin: {site.url}\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n{{"
+    )
+    line.sendall(head.encode())
+    return line
+
+
+def test_who_shows_no_token_cannot_take_every_place(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "UNKNOWN_BODY_SECONDS", 600.0)
+    monkeypatch.setattr(guard, "UNKNOWN_AT_ONCE", 2)
+    held = [slow_login(site) for _ in range(2)]
+    with site.client() as nobody, site.client("viewer") as viewer:
+        answer = eventually(lambda: busy(nobody.get("/api/v1/session")))
+        assert "without a token" in answer.json()["detail"]
+        assert viewer.get("/api/v1/runs").status_code == 200
+        assert nobody.get("/healthz").status_code == 200
+        assert nobody.get("/readyz").status_code == 200
+        for line in held:
+            line.close()
+        eventually(lambda: nobody.get("/api/v1/session").status_code == 200)
+
+
+def busy(answer: httpx.Response) -> httpx.Response | None:
+    return answer if answer.status_code == 503 and answer.json()["code"] == "busy" else None
+
+
+def test_health_is_told_however_busy_it_is(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 0)
+    with site.client("admin") as client:
+        assert busy(client.get("/api/v1/runs"))
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 200
+
+
+def test_a_body_that_nobody_wants_takes_no_place(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, pass_over = threading.Event(), guard.Body.pass_over
+
+    async def watched(body: guard.Body) -> None:
+        entered.set()
+        await pass_over(body)
+
+    monkeypatch.setattr(guard.Body, "pass_over", watched)
+    monkeypatch.setattr(guard, "PASS_OVER_SECONDS", 600.0)
+    monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 1)
+    address = ("127.0.0.1", site.web.port)
+    with socket.create_connection(address, timeout=20) as line, site.client("admin") as client:
+        line.sendall(b"POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 9\r\n\r\n{")
+        assert entered.wait(20)
+        assert client.get("/api/v1/runs").status_code == 200
+
+
+def test_sql_keeps_its_place_while_its_thread_works(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    real = sql_route._run
+    monkeypatch.setattr(sql_route, "SQL_AT_ONCE", 1)
+    monkeypatch.setattr(guard, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(sql_route, "_run", lambda ask, text: go.wait(60) and real(ask, text))
+    with site.client("viewer") as client:
+        answer = client.post("/api/v1/sql", json={"sql": "SHOW SCHEDULES"})
+        assert (answer.status_code, answer.json()["code"]) == (503, "timeout")
+        monkeypatch.setattr(guard, "REQUEST_SECONDS", 60.0)
+        assert busy(client.post("/api/v1/sql", json={"sql": "SHOW SCHEDULES"}))
+        go.set()
+        done = eventually(
+            lambda: client.post("/api/v1/sql", json={"sql": "SHOW SCHEDULES"}).status_code == 200
+        )
+        assert done
+
+
+PROXIES = (
+    "Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Port",
+    "X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Ray", "X-Original-URL",
+    "X-Original-Forwarded-For",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", PROXIES)
+def test_what_comes_through_a_proxy_is_not_of_this_machine(site: Site, header: str) -> None:
+    with site.client() as client:
+        assert client.get("/api/v1/runs").status_code == 200
+        assert client.get("/api/v1/runs", headers={header: "198.51.100.7"}).status_code == 401
+
+
+def test_a_proxy_may_speak_tls_for_us(site: Site) -> None:
+    secure = site.url.replace("http:", "https:")
+    token = {"token": site.tokens["viewer"]}
+    for told, status in (
+        ({}, 403),
+        ({"X-Forwarded-For": "198.51.100.7"}, 200),
+        ({"X-Forwarded-Proto": "https"}, 200),
+        ({"X-Forwarded-Proto": "http"}, 403),
+    ):
+        with site.client(Origin=secure, **told) as client:
+            assert client.post("/api/v1/session", json=token).status_code == status, told
+
+
+def test_who_has_no_token_is_told_how_to_show_one(site: Site) -> None:
+    with site.client() as client:
+        for told in ({}, {"Authorization": "Basic abc"}):
+            detail = client.post("/api/v1/prune", headers=told).json()["detail"]
+            assert "Authorization as `Bearer TOKEN`" in detail
+
+
 def test_too_many_connections_are_closed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "CONNECTIONS", 2)
     address = ("127.0.0.1", site.web.port)
@@ -274,8 +445,6 @@ def test_too_many_connections_are_closed(site: Site, monkeypatch: pytest.MonkeyP
 def test_a_request_that_takes_too_long_is_answered(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     go = threading.Event()
     monkeypatch.setattr(guard, "REQUEST_SECONDS", 0.2)
     monkeypatch.setattr(

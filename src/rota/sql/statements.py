@@ -100,7 +100,7 @@ class CreateSchedule(Operation):
 
     @property
     def role(self) -> str:
-        return OPERATOR if self.body is None else ADMIN
+        return ADMIN if self.body is not None or "run_as" in self.options else OPERATOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,10 @@ start finds the file and makes its token known: nobody is locked out, and there 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +24,7 @@ log = logging.getLogger("rota.web")
 
 TOKEN_FILE = ".rota/token"
 FIRST = "first"
+FILE_BYTES = 1_024
 
 
 def ensure_token(app: Rota, path: Path) -> Path | None:
@@ -40,16 +43,35 @@ def ensure_token(app: Rota, path: Path) -> Path | None:
 
 
 def _read(path: Path) -> str | None:
-    """What an earlier start wrote; a file that others can read is not trusted with more."""
+    """What an earlier start wrote. A file that others can read is not trusted with more, and one
+    that others wrote not at all: they would know the token of an admin."""
     try:
-        text = path.read_text("utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
+        _check_folder(path.parent)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
         return None
-    return text if read_token(text) is not None and not path.stat().st_mode & 0o077 else None
+    except OSError as fault:
+        if fault.errno == errno.ELOOP:  # a link: replaced, not followed
+            return None
+        raise
+    with open(handle, "rb") as file:
+        told = os.fstat(handle)
+        ours = stat.S_ISREG(told.st_mode) and told.st_uid == os.geteuid()
+        if not ours or told.st_mode & 0o077:
+            return None
+        text = file.read(FILE_BYTES).decode("utf-8", "replace").strip()
+    return text if read_token(text) is not None else None
+
+
+def _check_folder(folder: Path) -> None:
+    told = folder.lstat()
+    if not stat.S_ISDIR(told.st_mode) or told.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "it is not a folder of the user who runs this")
 
 
 def _write(path: Path) -> str:
     path.parent.mkdir(mode=0o700, exist_ok=True)
+    _check_folder(path.parent)
     ignore = path.parent / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n")

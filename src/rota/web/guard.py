@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import re
 import secrets
 from collections.abc import Collection, MutableMapping
 from contextlib import suppress
@@ -27,16 +28,21 @@ from rota.model.limits import (
     HEADER_BYTES,
     REQUEST_SECONDS,
     REQUESTS_AT_ONCE,
+    UNKNOWN_AT_ONCE,
+    UNKNOWN_BODY_SECONDS,
     URL_LENGTH,
 )
 from rota.web.problems import Refused, of_refusal, problem
-from rota.web.who import is_loopback, no_token
+from rota.web.who import SESSION, TOKEN, Who, is_loopback, no_token
 
 log = logging.getLogger("rota.web")
 
 LOOPBACK_NAMES = frozenset({"localhost", "localhost."})
 # Paths whose answers have no end; they count themselves, and end themselves.
 STREAM = "rota.stream"
+ADMIT = "rota.admit"
+# Asked by those who restart what does not answer: they are answered however much there is to do.
+HEALTH = (b"/healthz", b"/readyz")
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -54,7 +60,13 @@ HEADERS = {
 }
 PASS_OVER_BYTES = 8 * BODY_BYTES
 PASS_OVER_SECONDS = 2.0
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+# What proxies say of those they ask for.
+FORWARDED = frozenset(
+    ("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip",
+     "client-ip", "fastly-client-ip", "x-envoy-external-address", "x-proxyuser-ip")
+)  # fmt: skip
+FORWARDED_HEADS = ("x-forwarded", "x-original-", "cf-")
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[\w.~-]+)?\]|[^\[\]:@/?#\\\s]+)(?::[0-9]{0,5})?")
 
 
 class Guard:
@@ -72,18 +84,24 @@ class Guard:
         self.app, self._any_address, self._tls = app, any_address, tls
         self._hosts = frozenset(host.lower() for host in hosts)
         self._under_way: set[Turn] = set()
+        self._unknown: dict[str, set[Turn]] = {}  # by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return await send({"type": "websocket.close", "code": 1008})
-        with Turn(self._under_way) as turn:
+        if scope["raw_path"] in HEALTH:
+            turn = Turn(set(), {}, "")
+        else:
+            client = scope.get("client")
+            turn = Turn(self._under_way, self._unknown, client[0] if client else "unknown")
+        with turn:
             await self._pass(scope, receive, Answer(send, self._tls), turn)
 
     async def _pass(self, scope: Scope, receive: Receive, answer: Answer, turn: Turn) -> None:
         mark = scope["state"]["mark"] = secrets.token_hex(4)
-        body = Body(receive, Headers(scope=scope))
+        body = Body(receive, scope)
         try:
             headers = Headers(scope=scope)
             self._check(scope, headers)
@@ -92,9 +110,11 @@ class Guard:
             body.check()
             turn.timer = asyncio.timeout(REQUEST_SECONDS)
             scope["state"][STREAM] = turn.let_stream
+            scope["state"][ADMIT] = turn.admit
             async with turn.timer:
                 await self.app(scope, body.receive, answer.send)
         except HTTPException as fault:
+            turn.leave()  # who sends slowly what nobody wants keeps a connection, and nothing else
             await body.pass_over()
             await answer.instead(of_refusal(fault), scope, receive)
         except TimeoutError:
@@ -105,13 +125,8 @@ class Guard:
                 await answer.instead(internal(scope, fault, mark), scope, receive)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        if len(self._under_way) > REQUESTS_AT_ONCE:
-            raise Refused(
-                503,
-                "busy",
-                f"{REQUESTS_AT_ONCE} requests are being answered already; try again",
-                {"Retry-After": "1"},
-            )
+        if len(self._under_way) > REQUESTS_AT_ONCE and scope["raw_path"] not in HEALTH:
+            raise _busy(f"{REQUESTS_AT_ONCE} requests are being answered already; try again")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
             raise Refused(431, "too-large", f"the headers take more than {HEADER_BYTES:,} bytes")
         if len(scope["raw_path"]) + len(scope["query_string"]) > URL_LENGTH:
@@ -144,7 +159,7 @@ class Guard:
             client is not None
             and is_loopback(client[0])
             and (name in LOOPBACK_NAMES or is_loopback(name))
-            and not any(header in headers for header in FORWARDED)
+            and not is_forwarded(headers)
         )
 
 
@@ -152,20 +167,42 @@ class Turn:
     """One of those that are answered now. A stream lets go of its turn and of the clock when it
     begins: it has limits of its own."""
 
-    def __init__(self, under_way: set[Turn]) -> None:
-        self._under_way = under_way
+    def __init__(self, under_way: set[Turn], unknown: dict[str, set[Turn]], address: str) -> None:
+        self._under_way, self._unknown, self._address = under_way, unknown, address
         self.timer = asyncio.timeout(None)
 
     def __enter__(self) -> Turn:
         self._under_way.add(self)
+        self._unknown.setdefault(self._address, set()).add(self)
         return self
 
     def __exit__(self, *fault: object) -> None:
-        self._under_way.discard(self)
+        self.leave()
+
+    def admit(self, who: Who) -> None:
+        """Called once it is known who asks. One address that shows no token cannot take the
+        places of all others."""
+        if is_known(who):
+            self._become_known()
+        elif len(self._unknown.get(self._address, ())) > UNKNOWN_AT_ONCE:
+            raise _busy(
+                f"{UNKNOWN_AT_ONCE} requests of {self._address} without a token are being "
+                "answered already; try again, or show one"
+            )
 
     def let_stream(self) -> None:
         self.timer.reschedule(None)
+        self.leave()
+
+    def leave(self) -> None:
         self._under_way.discard(self)
+        self._become_known()
+
+    def _become_known(self) -> None:
+        there = self._unknown.get(self._address, set())
+        there.discard(self)
+        if not there:
+            self._unknown.pop(self._address, None)
 
 
 def internal(scope: Scope, fault: Exception, mark: str) -> Response:
@@ -206,8 +243,10 @@ class Answer:
 class Body:
     """What is received, within its size and time."""
 
-    def __init__(self, receive: Receive, headers: Headers) -> None:
-        self._receive, self._bytes = receive, 0
+    def __init__(self, receive: Receive, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        self._receive, self._bytes, self._state = receive, 0, scope["state"]
+        self._seconds = self._until = 0.0
         self._length = headers.get("content-length", "0")
         self._done = self._length == "0" and "transfer-encoding" not in headers
 
@@ -230,12 +269,17 @@ class Body:
     async def receive(self) -> Message:
         if self._done:  # what comes now is the client's going, whenever that is
             return await self._receive()
+        if not self._until:  # from here on for all of it: a byte now and then gains no time
+            self._seconds = (
+                BODY_SECONDS if is_known(self._state.get("who")) else UNKNOWN_BODY_SECONDS
+            )
+            self._until = asyncio.get_running_loop().time() + self._seconds
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
             raise Refused(
-                408, "timeout", f"the body did not arrive within {BODY_SECONDS:g} s"
+                408, "timeout", f"the body did not arrive within {self._seconds:g} s"
             ) from None
         self._bytes += len(message.get("body", b""))
         self._done = not message.get("more_body", False)
@@ -244,13 +288,27 @@ class Body:
         return message
 
 
+def is_known(who: Who | None) -> bool:
+    """By a token, or by the session that one began."""
+    return who is not None and who.kind in (TOKEN, SESSION)
+
+
+def is_forwarded(headers: Headers) -> bool:
+    """Somebody in between asks for somebody else."""
+    return any(name in FORWARDED or name.startswith(FORWARDED_HEADS) for name in headers)
+
+
+def _busy(detail: str) -> Refused:
+    return Refused(503, "busy", detail, {"Retry-After": "1"})
+
+
 def _too_large() -> Refused:
     return Refused(413, "too-large", f"the body takes more than {BODY_BYTES:,} bytes")
 
 
-def check_origin(method_is_safe: bool, headers: Headers) -> None:
+def check_origin(method_is_safe: bool, headers: Headers, scheme: str) -> None:
     """A browser says from which page it asks: only our own may change something. What sends no
-    Origin is no browser, and must show a token."""
+    Origin is no browser, and must show a token. `scheme` is that of the request."""
     if method_is_safe:
         return
     told = headers.getlist("origin")
@@ -264,7 +322,7 @@ def check_origin(method_is_safe: bool, headers: Headers) -> None:
         asked = urlsplit(told[0])
         same = (
             len(told) == 1
-            and asked.scheme in ("http", "https")
+            and asked.scheme in _schemes(headers, scheme)
             and asked.netloc.lower() == headers["host"].lower()
             and not asked.path
         )
@@ -274,8 +332,19 @@ def check_origin(method_is_safe: bool, headers: Headers) -> None:
         raise Refused(403, "origin", f"Origin {told[0][:80]!r} is another site")
 
 
+def _schemes(headers: Headers, scheme: str) -> tuple[str, ...]:
+    """What our own pages may have. A proxy may speak TLS for us, and may not say so."""
+    if scheme == "https":
+        return ("https",)
+    if told := headers.get("x-forwarded-proto"):
+        return (told.strip().lower(),)
+    return ("http", "https") if is_forwarded(headers) else ("http",)
+
+
 def host_name(host: str) -> str | None:
     """The name in a Host header, without its port; None if it is none."""
+    if not _HOST.fullmatch(host):
+        return None
     try:
         parts = urlsplit(f"//{host}")
         _ = parts.port

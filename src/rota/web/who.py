@@ -91,7 +91,7 @@ class Doorkeeper:
         if told is not None:
             scheme, _, text = told.partition(" ")
             if scheme.lower() != "bearer":
-                raise _unauthenticated("show a token: Authorization: Bearer rota_…")
+                raise _unauthenticated("show a token in the header Authorization as `Bearer TOKEN`")
             token = self.check(text.strip(), address)
             return Who(kind=TOKEN, name=token.name, role=token.role, address=address)
         session = self._session(headers)
@@ -231,8 +231,8 @@ def _unauthenticated(detail: str) -> Refused:
 
 def no_token() -> Refused:
     return _unauthenticated(
-        "this needs a token: Authorization: Bearer rota_…; the first start wrote one to "
-        ".rota/token, and `rota token create` makes others"
+        "this needs a token in the header Authorization as `Bearer TOKEN`; the first start wrote "
+        "one to .rota/token, and `rota token create` makes others"
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from starlette.responses import Response
+
 from rota.errors import RotaError
 from rota.version import VERSION
-from rota.web.routing import Answer, Asked, Routes
+from rota.web.routing import Answer, Asked, Routes, to_response
 from rota.web.shapes import Telling
 
 routes = Routes("health", prefix="")
@@ -26,9 +28,10 @@ class Ready(Telling):
 
 
 @routes.get("/healthz", Alive)
-def healthz() -> Any:
+async def healthz() -> Response:
     """Whether the process answers. Asks nobody else."""
-    return {"status": "ok", "version": VERSION}
+    # In the loop itself: the threads may all be waiting for the store.
+    return to_response({"status": "ok", "version": VERSION})
 
 
 @routes.get(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
@@ -59,20 +60,22 @@ class Places:
     """So many statements at once: each may take half a minute of a thread."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self._taken, self._guard = 0, threading.Lock()
 
     def __enter__(self) -> None:
-        if self.taken >= SQL_AT_ONCE:
-            raise Refused(
-                503,
-                "busy",
-                f"{SQL_AT_ONCE} statements run already; try again",
-                {"Retry-After": "1"},
-            )
-        self.taken += 1
+        with self._guard:
+            if self._taken >= SQL_AT_ONCE:
+                raise Refused(
+                    503,
+                    "busy",
+                    f"{SQL_AT_ONCE} statements run already; try again",
+                    {"Retry-After": "1"},
+                )
+            self._taken += 1
 
     def __exit__(self, *fault: object) -> None:
-        self.taken -= 1
+        with self._guard:
+            self._taken -= 1
 
 
 _places = Places()
@@ -80,12 +83,18 @@ _places = Places()
 
 @routes.post("/sql", Results)
 async def run_sql(ask: Asked, sql: Sql) -> Response:
-    """Do what statements say, and answer with rows. Queries and SHOW are for viewers; what a
-    statement changes is for operators, and what creates, alters or drops is for admins."""
+    """Do what statements say, and answer with rows. Queries and SHOW are for viewers, changes are
+    for operators, and to say which SQL runs, on which target and as whom is for admins."""
+    # In a thread beyond those of short requests.
+    limiter = anyio.CapacityLimiter(1)
+    return await run_sync(_take_place, ask, sql.sql, limiter=limiter, abandon_on_cancel=True)
+
+
+def _take_place(ask: Ask, text: str) -> Response:
+    """Here and not in the loop: a thread works on after its request was given up, and its place is
+    taken until it has ended."""
     with _places:
-        # In a thread beyond those of short requests.
-        limiter = anyio.CapacityLimiter(1)
-        return await run_sync(_run, ask, sql.sql, limiter=limiter, abandon_on_cancel=True)
+        return _run(ask, text)
 
 
 def _run(ask: Ask, text: str) -> Response:
