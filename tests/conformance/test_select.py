@@ -255,6 +255,16 @@ def test_a_mistake_in_a_query_is_told_in_one_line(store: Store) -> None:
         assert "\n" not in str(fault.value)
 
 
+def test_a_table_that_is_not_there_is_answered_with_the_views(store: Store) -> None:
+    for table in ("nope", "nowhere.runs"):
+        with pytest.raises(Invalid) as fault:
+            select(store, f"SELECT * FROM {table}")
+        assert "jobs, job_queue, job_runs, schedules, occurrences, runs" in str(fault.value)
+    with pytest.raises(Invalid) as fault:
+        select(store, "SELECT nonsense FROM runs")
+    assert "occurrences" not in str(fault.value)
+
+
 def test_passwords_in_urls_are_not_shown(store: Store) -> None:
     (row,) = select(store, "SELECT 'postgresql://me:geheim@db/shop'")
     assert row == ("postgresql://me:[redacted]@db/shop",)

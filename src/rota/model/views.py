@@ -6,6 +6,7 @@ tables of the same database are none of its business.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from rota.errors import Invalid
@@ -15,6 +16,10 @@ VIEWS: Final = (
     "jobs", "job_queue", "job_runs", "schedules", "occurrences", "runs", "attempts", "steps",
     "events", "workers", "queues", "dead",
 )  # fmt: skip
+
+VIEWS_LISTED: Final = ", ".join(VIEWS)
+# What the engines say of a table that is not there.
+_MISSING: Final = re.compile(r"no such table|(relation|table) .*does not exist", re.IGNORECASE)
 
 _PLAIN: Final = ("word", "string", "identifier", "backtick", "bracket")
 
@@ -29,8 +34,13 @@ def refuse_names(sql: str, dialect: str, prefixes: tuple[str, ...], why: str) ->
         piece = sql[token.start : token.end]
         name = (piece if token.kind == "word" else piece[1:-1]).lower()
         if name.startswith(prefixes):
-            raise Invalid(f"{piece} {why}; query the views: {', '.join(VIEWS)}")
+            raise Invalid(f"{piece} {why}; query the views: {VIEWS_LISTED}")
 
 
 def beyond_views(what: str) -> Invalid:
-    return Invalid(f"{what} is not one of Rota's views; they are {', '.join(VIEWS)}")
+    return Invalid(f"{what} is not one of Rota's views; they are {VIEWS_LISTED}")
+
+
+def names_no_view(error: str) -> bool:
+    """True if an engine says that a table is not there, and not yet what is."""
+    return VIEWS_LISTED not in error and _MISSING.search(error) is not None

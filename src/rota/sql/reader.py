@@ -26,6 +26,8 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
 _CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 _PARENTHESIS: Final = re.compile(r"[()]")
 
+SLIP: Final = 0.75  # how alike two words are of which one is a slip of the pen
+
 WORD, NAME, TEXT, SYMBOL, END = "word", "name", "text", "symbol", "end"
 
 
@@ -201,7 +203,9 @@ class Reader:
         token = self.peek()
         shown = "the end" if token.kind == END else repr(_cut(self.text[token.start : token.end]))
         after = f" after {_cut(self._before)}" if self._before else ""
-        close = get_close_matches(token.value.upper(), words) if token.kind == WORD else []
+        close = []
+        if token.kind == WORD:
+            close = get_close_matches(token.value.upper(), words, cutoff=SLIP)
         hint = f"; did you mean {close[0]}?" if close else ""
         if close:  # a slip of the pen: the others were not meant
             expected = listed([word for word in words if word in close])

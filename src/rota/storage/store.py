@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
 from rota.model.result import Result
+from rota.model.views import VIEWS_LISTED, names_no_view
 from rota.storage.engine import Clock, Engine, Probe
 from rota.storage.scripts.answer import AnswerScript
 from rota.storage.scripts.bench import BenchScript
@@ -82,7 +83,12 @@ class Store(
 
     def select(self, sql: str, *, limit: int, seconds: float) -> Result:
         """The first rows of one SELECT over the views."""
-        return self.engine.select(sql, limit=limit, seconds=seconds)
+        try:
+            return self.engine.select(sql, limit=limit, seconds=seconds)
+        except Invalid as fault:
+            if names_no_view(str(fault)):
+                raise Invalid(f"{fault}; query the views: {VIEWS_LISTED}") from fault
+            raise
 
     @property
     def has_wake_channel(self) -> bool:
