@@ -174,6 +174,33 @@ def test_waiting_says_that_no_worker_knows_the_job(
     assert "before this is mended: jobs.d/broken.py:1: Syntax" in cli("run", "broken", "--wait").err
 
 
+def test_a_run_that_nobody_can_run_says_why(cli: Cli, store: Control) -> None:
+    error = "jobs.d/web/job.toml:1: executor 'http' is off"
+    store.storage.put_jobs([replace(store.job("broken"), error=error)])
+    reason = f"nobody can run the job 'broken' before this is mended: {error}"
+    for verb in ("run", "enqueue"):
+        made = cli(verb, "broken", "--json")
+        assert made.err == reason + "\n"
+    run_id = made.json["id"]
+    assert reason in cli("show", run_id).out
+    assert cli("show", run_id, "--json").json["run"]["reason"] == reason
+    assert "nobody can run the job 'broken' before" in cli("runs", "--job", "broken").out
+    assert cli("runs", "--limit", "1", "--json").json[0]["reason"] == reason
+    greeting = cli("enqueue", "greet", "--arg", "name=A", "--json")
+    assert greeting.err == ""  # its worker may come at any time
+    unknown = "no live worker knows the job 'greet'; start one with `rota up [MODULE:APP]`"
+    assert store.run(greeting.json["id"]).reason == unknown
+    cancelled = store.cancel(greeting.json["id"], "wrong day")
+    assert store.run(cancelled.id).reason == "wrong day"
+    row = {
+        "id": "w-1", "host": "here", "pid": 1, "version": "1", "tzdata": "1", "origin": None,
+        "jobs": '["broken"]', "queues": "[]", "slots": 1, "stuck": 0,
+    }  # fmt: skip
+    store.storage.put_worker(row)  # with the last good version
+    assert store.run(run_id).reason is None
+    assert cli("enqueue", "broken").err == ""
+
+
 def test_pause_and_resume_a_schedule(cli: Cli, store: Control) -> None:
     assert cli("pause", "nightly", "--reason", "holidays").out == "schedule nightly is paused\n"
     paused = store.schedule("nightly")

@@ -10,7 +10,6 @@ from cyclopts import Parameter
 
 from rota.cli.arguments import read_arguments
 from rota.cli.find import schedule_or_none
-from rota.cli.lists import is_alive
 from rota.cli.main import FAILED, OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import StatusLine, note, say, say_json
@@ -153,6 +152,9 @@ def _check_wait(control: Control, wait: bool, where: Where) -> None:
 def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     if wait:
         return _say_end(_wait(control, made.id), where)
+    run = control.run(made.id)
+    if run.reason and control.job(run.job).error:
+        note(run.reason)
     if where.json:
         say_json({"id": made.id, "created": made.created})
     elif made.created:
@@ -170,7 +172,7 @@ def _wait(control: Control, run_id: str) -> Run:
             if not hinted and run.attempt == 0 and time.monotonic() - began > PATIENCE_SECONDS:
                 hinted = True
                 line.clear()
-                _say_why_it_waits(control, run)
+                _say_why_it_waits(run)
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         line.clear()
@@ -191,17 +193,11 @@ def _under_way(run: Run) -> str:
     return ", ".join(told)
 
 
-def _say_why_it_waits(control: Control, run: Run) -> None:
-    now = control.now()
-    alive = [worker for worker in control.workers() if is_alive(worker, now)]
-    if not any(run.job in worker["jobs"] for worker in alive):
-        error = error_line(control.job(run.job).error, limit=500)
-        if error:
-            note(f"nobody can run the job {run.job!r} before this is mended: {error}")
-        else:
-            note(f"no live worker knows the job {run.job!r}; start one with `rota up [MODULE:APP]`")
-    elif run.state == "held":
+def _say_why_it_waits(run: Run) -> None:
+    if run.state == "held":
         note("another run of it is under way; this one is next in line (--force does not wait)")
+    elif run.reason:
+        note(run.reason)
 
 
 def _say_end(run: Run, where: Where) -> int:

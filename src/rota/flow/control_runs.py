@@ -10,6 +10,7 @@ from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.bulk import CANCEL, DELETE, PAUSE, REDO, RESUME, Bulk, bulk_states, do_page
 from rota.flow.enqueue import Enqueue, Options, find_job
 from rota.flow.look import group_of
+from rota.flow.waits import with_reasons
 from rota.model.limits import BULK_RUNS, PAGE, REASON_LENGTH, check_whole
 from rota.model.redact import redact_args, redact_columns, redact_text, shorten
 from rota.model.run import Enqueued, Run, begins_run_id
@@ -42,7 +43,8 @@ class RunControl:
         before: int | None = None,
         limit: int = 50,
     ) -> list[Run]:
-        """Newest first; `before` is the seq of the last one seen."""
+        """Newest first; `before` is the seq of the last one seen. A run that nobody alive can run
+        has that as its reason."""
         if state is not None and state not in STATES:
             raise Invalid(f"state {state!r} is unknown; use {', '.join(STATES)}")
         schedule_id = None if schedule is None else self.storage.schedule_named(schedule).id
@@ -54,10 +56,11 @@ class RunControl:
             before=before,
             limit=page_size(limit),
         )
-        return [redact_args(run) for run in found]
+        return [redact_args(run) for run in with_reasons(self.storage, found)]
 
     def run(self, run_id: str) -> Run:
-        return redact_args(self.storage.run(run_id))
+        (run,) = with_reasons(self.storage, [self.storage.run(run_id)])
+        return redact_args(run)
 
     def runs_beginning(self, prefix: str) -> list[Run]:
         """Runs whose id begins like this, SHORTEST_ID characters or more; at most three."""
