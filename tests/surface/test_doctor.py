@@ -231,6 +231,14 @@ def test_a_queue_that_does_not_keep_up(patient: Patient) -> None:
     assert "--slots" in found["fix"]
 
 
+def test_a_queue_of_a_broken_job_needs_no_slots(patient: Patient) -> None:
+    patient.plant(lambda store: worker(store, jobs='["other"]'))
+    patient.plant(lambda store: store.put_jobs([Job(name="job", error="jobs.d/x.py: line 3: no")]))
+    patient.plant(enqueue, ago=LONG_AGO)
+    assert patient.findings("jobs")[0]["says"] == "job job: jobs.d/x.py: line 3: no"
+    assert [one["status"] for one in patient.findings("queues")] == ["ok"]
+
+
 def test_a_broken_job(patient: Patient) -> None:
     patient.plant(lambda store: store.put_jobs([Job(name="job", error="jobs.d/x.py: line 3: no")]))
     found = patient.worse("jobs")

@@ -17,7 +17,7 @@ from rota.flow.doctor_store import STORE_CHECKS
 from rota.flow.findings import Finding, ok, problem, warning
 from rota.model.duration import format_duration
 from rota.model.job import Job
-from rota.model.limits import FOLDER_JOBS, PAGE
+from rota.model.limits import COUNTED, FOLDER_JOBS, PAGE
 from rota.model.outcome import error_line
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
@@ -38,6 +38,7 @@ class Look:
     facts: dict[str, Any]
     dispatch: str
     queues: list[dict[str, Any]]
+    queued: list[dict[str, Any]]  # by job and queue, of the first COUNTED of the line
     workers: list[dict[str, Any]]
     jobs: list[Job]
     schedules: list[Schedule]
@@ -62,6 +63,7 @@ def look(storage: Storage, *, host: str, cluster: str | None, tzdata: str, versi
         facts=storage.facts(cluster),
         dispatch=overview["dispatch"],
         queues=storage.list_queues(limit=PAGE),
+        queued=storage.queued_jobs(limit=COUNTED),
         workers=storage.list_workers(limit=PAGE),
         jobs=_all(lambda after: storage.list_jobs(after=after, limit=PAGE)),
         schedules=_all(lambda after: storage.list_schedules(after=after, limit=PAGE)),
@@ -230,17 +232,28 @@ def check_queues(seen: Look) -> Iterator[Finding]:
             yield problem(
                 "queues", f"{told}, and no live worker serves it", f"rota up --queue {name}"
             )
-        elif queue["oldest_at"] is not None and seen.now - queue["oldest_at"] > WAITED:
+        elif (oldest := _oldest(seen, queue)) is not None and seen.now - oldest > WAITED:
             bad = True
             yield problem(
                 "queues",
-                f"{told}, the oldest since {_span(seen.now - queue['oldest_at'])}",
+                f"{told}, the oldest since {_span(seen.now - oldest)}",
                 "more slots (rota up --slots), more processes (--processes), or look whether a "
                 "live worker knows these jobs",
             )
     if not bad:
         waiting = sum(queue["queued"] for queue in seen.queues)
         yield ok("queues", f"{_count(len(seen.queues), 'queue')}, {_count(waiting, 'run')} waiting")
+
+
+def _oldest(seen: Look, queue: dict[str, Any]) -> datetime | None:
+    """Since when a queue is behind: more slots are no help to runs whose job nobody knows, and
+    what keeps those is said with their job."""
+    if not seen.live or sum(row["runs"] for row in seen.queued) >= COUNTED:
+        oldest: datetime | None = queue["oldest_at"]
+        return oldest
+    known = {name for worker in seen.live for name in worker["jobs"]}
+    rows = [row for row in seen.queued if row["queue"] == queue["name"] and row["job"] in known]
+    return min((row["oldest_at"] for row in rows), default=None)
 
 
 # Jobs and schedules
