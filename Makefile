@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock lock clean
+.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock screenshots lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -26,6 +26,7 @@ help: ## List the targets
 
 # In the folder of examples, a project as `rota init` makes it: what it writes is ignored by git.
 up: $(READY) ## Start Rota with the jobs of examples/, which run every few seconds; Ctrl-C stops it
+	@echo "Dashboard: the address beside \`web\` below; any browser on this machine may operate"
 	@echo "Jobs: $(EXAMPLES)/jobs.d (SQL and Python; edit them while it runs) and $(EXAMPLES)/hello.py"
 	@echo "In another terminal: cd $(EXAMPLES), then $(abspath $(BIN))/rota runs, … show daily_report"
 	@echo
@@ -51,6 +52,10 @@ simulate: $(READY) ## Try 2,000 seeds of the simulation (one of them: make simul
 
 faults: $(READY) ## Run the long campaign of faults, resumable, and write docs/reliability.md
 	@$(BIN)/python scripts/faults.py
+
+screenshots: $(READY) ## Take a picture of every screen of the dashboard (KEEP=1: those of the documents, too)
+	@$(BIN)/python scripts/chromium.py
+	@$(BIN)/python scripts/screenshots.py $(if $(KEEP),--keep)
 
 bench: $(BENCH)/.installed ## Measure Rota beside its peers, three rounds; writes docs/benchmarks.md
 	@$(BENCH)/bin/python benchmarks/run.py

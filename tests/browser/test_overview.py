@@ -42,7 +42,7 @@ def test_figures_and_lists_follow_the_runs(site: Site, new_tab: Opening) -> None
     expect(running).to_contain_text("1 of 2")
     site.open_gate("overview", 1)
     site.ended(run)
-    expect(running.get_by_role("link", name=run[:8])).to_have_count(0)
+    expect(running.get_by_role("link", name=run[:13])).to_have_count(0)
     counts = {state: sum(ended) for state, ended in site.get("/activity")["ended"].items()}
     words = ", ".join(f"{counts[one]} {one}" for one in ("succeeded", "cancelled", "dead"))
     chart = tab.page.get_by_role("img", name=f"Runs that ended, by outcome: {words}")

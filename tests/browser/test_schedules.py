@@ -17,7 +17,7 @@ def test_a_pause_in_one_tab_is_seen_in_another(site: Site, new_tab: Opening) -> 
     expect(one.badge("PAUSED")).to_be_visible()
     row = other.page.locator("tr[data-key=hourly]")
     expect(row).to_contain_text("by the-operator: flour is late")
-    expect(row).to_contain_text("not while it is paused")
+    expect(row).to_contain_text("not while paused")
     expect(one.page.get_by_text("Why it does not fire")).to_be_visible()
     one.act("Resume")
     expect(row).to_contain_text("active")

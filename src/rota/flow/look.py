@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from rota.errors import Invalid
@@ -26,6 +27,7 @@ LONGEST_WINDOW = timedelta(days=31)
 TIMELINE_RUNS = 500
 COMING = 500
 COMING_OF_ONE = 50
+COMING_LEAST = 2
 DURATIONS_OF = 20  # of the latest runs of a job an expectation is made
 OUTCOMES = 30
 DEAD_LOOKED = 1_000
@@ -189,20 +191,23 @@ class LookControl:
         )
         told: list[dict[str, Any]] = []
         more = len(schedules) > COMING
+        # Each has its share: one that fires every second leaves room for one that fires every day.
+        most = min(COMING_OF_ONE, max(COMING_LEAST, COMING // max(1, len(schedules))))
         for schedule in schedules[:COMING]:
-            times = list(_times(schedule, since, until))
-            more = more or len(times) > COMING_OF_ONE
+            times = list(islice(_times(schedule, since, until), most + 1))
+            more = more or len(times) > most
             told += [
                 {
                     "schedule": schedule.name,
                     "job": schedule.job,
                     "at": at,
                     "seconds": expected.get(schedule.job),
+                    "goes_on": number == most and len(times) > most,
                 }
-                for at in times[:COMING_OF_ONE]
+                for number, at in enumerate(times[:most], start=1)
             ]
         told.sort(key=lambda one: one["at"])
-        return told[:COMING], more or len(told) > COMING
+        return told, more
 
 
 ERROR, WARNING, NOTE = "error", "warning", "note"

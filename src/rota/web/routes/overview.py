@@ -58,12 +58,14 @@ class Brief(Telling):
 
 
 class Coming(Telling):
-    """`seconds` is what the last runs of the job took; null if none has succeeded."""
+    """`seconds` is what the last runs of the job took; null if none has succeeded. `goes_on`: the
+    schedule fires again in this stretch, more often than is told."""
 
     schedule: str
     job: str
     at: datetime
     seconds: float | None
+    goes_on: bool
 
 
 class Timeline(Telling):

@@ -71,7 +71,7 @@ function options(series, { width, height, stacked, format, x, data, onSelect }) 
       if (plot.select.width > 4) onSelect(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
     }] } : {},
     legend: { show: false },
-    scales: { x: { time: x === "time" }, y: { range: (plot, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-9) * 1.08] } },
+    scales: { x: { time: x === "time", ...(series.some((one) => one.kind === "bars") && { range: (plot, low, high) => [low, high + step(plot.data[0])] }) }, y: { range: (plot, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-9) * 1.08] } },
     axes: [
       { ...axis, size: 22, space: 70, ...(x === "time" && { values: (plot, ticks) => ticks.map((at) => label(at, data[0])) }) },
       { ...axis, size: 52, space: 28, values: (plot, ticks) => ticks.map(format) },
@@ -88,6 +88,9 @@ function options(series, { width, height, stacked, format, x, data, onSelect }) 
     }))],
   };
 }
+
+// A bar is as wide as the time it stands for: the last one needs its place, too.
+const step = (xs) => (xs.length > 1 ? xs[1] - xs[0] : 1);
 
 function label(seconds, xs) {
   const date = new Date(seconds * 1000);

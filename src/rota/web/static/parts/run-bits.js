@@ -4,8 +4,10 @@ import { href, part } from "../lib/router.js";
 import { Badge } from "./badge.js";
 import { Bar } from "./strip.js";
 
+// Ids that are made in one second begin alike: shorter than this they could not be told apart.
+export const short = (id) => id.slice(0, 13);
 export const runLink = (id, text = null) =>
-  html`<a class="mono nowrap" href=${href(`/runs/${part(id)}`)} title=${id}>${text ?? id.slice(0, 8)}</a>`;
+  html`<a class="mono nowrap" href=${href(`/runs/${part(id)}`)} title=${id}>${text ?? short(id)}</a>`;
 export const jobLink = (name) => html`<a href=${href(`/jobs/${part(name)}`)}>${name}</a>`;
 export const scheduleLink = (name) => html`<a href=${href(`/schedules/${part(name)}`)}>${name}</a>`;
 

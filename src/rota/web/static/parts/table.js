@@ -3,7 +3,7 @@ import { html } from "../lib/html.js";
 import { setQuery } from "../lib/router.js";
 import { Empty, Failed } from "./empty.js";
 
-// columns: {label, cell(row), fit, right, lead, sort}. `sort`: the name of a sort key, if the list
+// columns: {label, cell(row), fit, right, lead, grow, sort}. `grow`: takes what is left, and cuts. `sort`: the name of a sort key, if the list
 // can be sorted by it; `sorted` is {by, down}, and `onSort(by)` changes it.
 // `selected`: a Set of keys with `onSelect(key, yes)` and `onAll(yes)` gives boxes to tick.
 export function Table({
@@ -32,7 +32,7 @@ export function Table({
   </table></div>`;
 }
 
-const style = (column) => [column.fit && "fit", column.right && "right", column.lead && "lead"].filter(Boolean).join(" ");
+const style = (column) => [column.fit && "fit", column.right && "right", column.lead && "lead", column.grow && "grow"].filter(Boolean).join(" ");
 
 function head(column, sorted, onSort) {
   if (!column.sort || !onSort) return html`<th scope="col" class=${style(column)}>${column.label}</th>`;

@@ -16,7 +16,7 @@ import { Empty, Failed, Notice } from "../parts/empty.js";
 import { Log } from "../parts/log.js";
 import { Card, Facts, Page } from "../parts/page.js";
 import { Result } from "../parts/result.js";
-import { jobLink, runLink, scheduleLink, share, withEvent } from "../parts/run-bits.js";
+import { jobLink, runLink, scheduleLink, share, short, withEvent } from "../parts/run-bits.js";
 import { Bar } from "../parts/strip.js";
 import { Table } from "../parts/table.js";
 import { Took, When } from "../parts/when.js";
@@ -34,7 +34,7 @@ export default function Run({ params }) {
     if (mine.length) loaded.set((run) => (run ? mine.reduce(withEvent, run) : run));
   }), [params.id]);
   const run = loaded.data;
-  const title = run ? `${run.job} ${params.id.slice(0, 8)}` : params.id.slice(0, 8);
+  const title = run ? `${run.job} ${short(params.id)}` : short(params.id);
   if (!run) return html`<${Page} title=${title} of="runs">${loaded.error ? html`<${Failed} error=${loaded.error} again=${loaded.reload} />` : html`<${Empty} title="Loading…" />`}<//>`;
   const reload = () => { loaded.reload(); parts.reload(); };
   const over = TERMINAL.has(run.state);

@@ -36,7 +36,7 @@ export default function Runs({ query }) {
     { label: "Due", fit: true, cell: (run) => html`<${When} at=${run.due_at} />` },
     { label: "Took", fit: true, right: true, cell: (run) => html`<${Took} from=${run.started_at} to=${run.finished_at} running=${run.state === "running"} />` },
     { label: "Attempt", fit: true, right: true, cell: (run) => (run.attempt ? `${run.attempt}${run.max_attempts > 1 ? ` of ${run.max_attempts}` : ""}` : "–") },
-    { label: "What is said", cell: (run) => html`<${Said} run=${run} />` },
+    { label: "What is said", grow: true, cell: (run) => html`<${Said} run=${run} />` },
   ];
   const filtered = FILTERS.some((one) => query[one]);
   const empty = filtered

@@ -72,7 +72,7 @@ export function Status({ one }) {
 
 function Next({ one }) {
   if (one.waits_for_run) return html`<span class="muted">after its run ends</span>`;
-  if (one.status !== "ACTIVE") return html`<span class="muted">${one.status === "FINISHED" ? "never again" : "not while it is " + one.status.toLowerCase()}</span>`;
+  if (one.status !== "ACTIVE") return html`<span class="muted">${one.status === "FINISHED" ? "never again" : `not while ${one.status.toLowerCase()}`}</span>`;
   return html`<b><${When} at=${one.next_fire_at} as="countdown" /></b>`;
 }
 

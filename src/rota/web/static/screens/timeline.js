@@ -25,7 +25,6 @@ const STEPS = 120; // a following view moves on by so many parts, not with every
 const BUCKETS = 160;
 const ROW = 30;
 const LANES = 3;
-const TOLD = 50; // occurrences of one schedule that the server tells
 
 export default function Timeline({ query }) {
   const [word, span] = SPANS.find(([word]) => word === query.span) ?? SPANS[1];
@@ -120,14 +119,12 @@ function arrange(data) {
     if (run.state === "running") of(run.job).running.push(run);
     else if (!data.density) of(run.job).runs.push(run);
   }
-  const counts = new Map();
   for (const one of data.coming) {
     if (parse(one.at) >= data.until) continue;
     of(one.job).coming.push(one);
-    counts.set(one.schedule, { one, count: (counts.get(one.schedule)?.count ?? 0) + 1 });
+    // Of a schedule that fires often only the first ones are told; it goes on all the same.
+    if (one.goes_on) of(one.job).rest.push(parse(one.at));
   }
-  // Of a schedule that fires often only the first ones are told; it goes on all the same.
-  for (const { one, count } of counts.values()) if (count >= TOLD) of(one.job).rest.push(parse(one.at));
   for (const one of data.density?.jobs ?? []) of(one.job).cells = one.cells;
   return [...rows.values()].sort((one, other) => one.job.localeCompare(other.job));
 }
