@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,6 +16,7 @@ from psycopg import errors
 import rota
 from rota.executors.registry import BUILT_IN
 from rota.model.limits import PAYLOAD_BYTES, PAYLOAD_DEPTH, REASON_LENGTH
+from rota.model.redact import redact_text
 from rota.model.retry import Retry
 from tests.api.support import wait_until
 from tests.api.test_sql_jobs import ended
@@ -440,3 +442,44 @@ def test_another_schema_has_functions_of_its_own(copied_database: str, client: C
             call(client, "rota.enqueue('sell')")
     assert shop.control.run(run_id).job == "sell"
     shop.close()
+
+
+SHOWN = [
+    "not today", "password=canary1 tok", "db_pass = 'canary1'", "SMTP_PASS=canary1", "pwd: canary1",
+    "db_pass = 'can''ary1 ' x", "db_pass = 'canary1", '{"token": "canary1", "n": 1}',
+    "compass=north",
+    "{'pass': 'canary1'}", "postgres://u:canary1@h/db", "postgres://u:canary1/x@h/db and a@b",
+    "http://host:80/path?mail=a@b", "redis://:canary1@h", "Authorization: Basic canary1",
+    "sent Bearer canary1canary1", "Key (password)=(canary1) exists", "the token: it expired",
+    "token = make()", "tests pass: all of them", "DATABASE_DSN=canary1", "connstr=canary1;x=1",
+    "?api_key=canary1&n=1", "password authentication failed", "bypass=yes", "", "a=b, c: d",
+]  # fmt: skip
+
+
+def bare(text: str) -> str:
+    """Without the signs around a value, which one keeps and the other does not."""
+    return re.sub(r"[\"'()\\\\]", "", text)
+
+
+def test_functions_hide_what_python_hides(app: rota.Rota, client: Connection) -> None:
+    for text in SHOWN:
+        shown = call(client, "rota_data.redact(%s)", text)
+        assert "canary1" not in shown
+        assert bare(shown) == bare(redact_text(text))
+
+
+def test_reasons_and_correlation_ids_are_stored_without_secrets(
+    app: rota.Rota, client: Connection
+) -> None:
+    app.schedule("hello", job="anything", cron="0 3 * * *")
+    app.load()
+    call(client, "rota.pause_schedule('hello', 'password=canary7 tok')")
+    run = call(client, "rota.enqueue('anything', correlation_id => 'token=canary7')")
+    call(client, "rota.cancel_run(%s, 'pwd=canary7')", run)
+    client.commit()
+    own = app.enqueue("anything", correlation_id="token=canary7")
+    for table in ("schedules", "schedule_changes", "runs", "audit"):
+        rows = client.execute(f"SELECT t::text FROM rota_data.{table} AS t").fetchall()
+        assert rows, table
+        assert "canary7" not in str(rows), table
+    assert own

@@ -22,6 +22,7 @@ from rota.model.job import Job
 from rota.model.limits import (
     BULK_RUNS,
     CONCURRENCY,
+    KEY_LENGTH,
     PRIORITY,
     check_key,
     check_name,
@@ -29,6 +30,7 @@ from rota.model.limits import (
     check_payload_size,
     check_whole,
 )
+from rota.model.redact import shorten
 from rota.model.retry import MAX_ATTEMPTS
 from rota.model.run import Alike, Enqueued, NewRun
 from rota.model.schedule import Schedule
@@ -191,7 +193,7 @@ class Enqueue:
             ),
             concurrency_limit=check_whole(limit, f"{what}: concurrency_limit", 1, CONCURRENCY),
             created_by=self.created_by,
-            correlation_id=_key(options.correlation_id, f"{what}: correlation_id"),
+            correlation_id=_shown_key(options.correlation_id, f"{what}: correlation_id"),
         )
 
 
@@ -257,6 +259,11 @@ def _duration(value: object, field: str, *, zero: bool = False) -> timedelta | N
 
 def _key(value: str | None, field: str) -> str | None:
     return None if value is None else check_key(value, field)
+
+
+def _shown_key(value: str | None, field: str) -> str | None:
+    """One that the views show."""
+    return None if value is None else shorten(check_key(value, field), KEY_LENGTH)
 
 
 def _chosen(option: T | None, otherwise: T) -> T:

@@ -53,19 +53,49 @@ BEGIN
     RAISE EXCEPTION USING MESSAGE = what, ERRCODE = code, HINT = hint;
 END $$;
 
+-- A text that people will see, without what its names or shape mark as secret: the rules of
+-- model/redact.py, as far as they can be said here. Rather too much is hidden than too little.
+CREATE FUNCTION {prefix}redact(told text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    names  text := '(?:(?:password|passwd|passphrase|pwd|secret|token|api[-_]?key|access[-_]?key'
+        || '|private[-_]?key|credential|authorization|cookie|session[-_]?id|connstr'
+        || '|connection[-_]?string)[[:alnum:]_.-]*'
+        || '|(?<!com)(?<!by)(?<!tres)(?<!over)(?<!under)(?<!sur)pass|(?<![a-z0-9])dsn)';
+    quoted text := '(?:"(?:[^"\\]|\\.|"")*"|''(?:[^''\\]|\\.|'''')*''|\([^()]*\)'
+        || '|\\["''][^"''\\]*|["''][^\s&;,)}\]]+)';
+    bare   text := '[^\s"''&;,)}\]\[][^\s"''&;,)}\]]*';
+BEGIN
+    told := left(told, 8192);
+    told := regexp_replace(told, '(://[^\s/:@]*:)(?!\d{1,5}(?:[/?#]|$))(?:[^\s"''<>:]|:(?!//))+@',
+                           '\1[redacted]@', 'g');
+    told := regexp_replace(told,
+        '((?:authorization|cookie)[[:alnum:]_-]*\\?["'']?\s{0,3}[:=,]\s{0,3}\\?["'']?)[^\r\n"'']+',
+        '\1[redacted]', 'gi');
+    told := regexp_replace(told, '(\mBearer\s+)[A-Za-z0-9._~+/=-]{8,}', '\1[redacted]', 'gi');
+    told := regexp_replace(told, '(' || names || '\\?["'')]?\s{0,3}[:=]\s{0,3})' || quoted,
+                           '\1[redacted]', 'gi');
+    told := regexp_replace(told, '(' || names || '(?:\\?["'']\s{0,3}[:=]\s{0,3}|=))' || bare,
+                           '\1[redacted]', 'gi');
+    RETURN regexp_replace(told, '((?:passw|passphrase|pwd|_pass\M)[[:alnum:]_.-]*\s{0,3}[:=]\s{0,3})'
+                          || bare, '\1[redacted]', 'gi');
+END $$;
+
 CREATE FUNCTION {prefix}record(action text, thing text, reason text, before text, after text)
     RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO {prefix}audit (at, by, via, action, thing, reason, before, after)
     VALUES (clock_timestamp(), session_user, 'function', action, thing, reason, before, after);
 $$;
 
-CREATE FUNCTION {prefix}check_reason(reason text) RETURNS void LANGUAGE plpgsql
+-- A reason as it may be stored.
+CREATE FUNCTION {prefix}check_reason(reason text) RETURNS text LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF length(reason) > 2000 THEN
         PERFORM {prefix}refuse(format('the reason has %s characters; the limit is 2000',
                                       length(reason)), '22023');
     END IF;
+    RETURN left({prefix}redact(reason), 2000);
 END $$;
 
 -- A duration as Rota writes it: 1d2h3m4s5ms6us.
@@ -219,7 +249,7 @@ BEGIN
             CASE WHEN due > moment THEN 'waiting' WHEN wanted IS NULL THEN 'queued' ELSE 'held' END,
             due, moment, CASE WHEN due <= moment THEN moment END,
             max_attempts, {prefix}span(timeout), payload::json, line, concurrency_key,
-            concurrency_limit, wanted, session_user, correlation_id);
+            concurrency_limit, wanted, session_user, left({prefix}redact(correlation_id), 512));
     IF notify THEN
         PERFORM pg_notify('{schema}_wake', '');
     END IF;
@@ -309,7 +339,7 @@ DECLARE
     before {prefix}schedules := {prefix}lock_schedule(name);
     after  {prefix}schedules;
 BEGIN
-    PERFORM {prefix}check_reason(reason);
+    reason := {prefix}check_reason(reason);
     IF before.paused THEN
         RETURN false;
     END IF;
@@ -331,7 +361,7 @@ DECLARE
     before {prefix}schedules := {prefix}lock_schedule(name);
     after  {prefix}schedules;
 BEGIN
-    PERFORM {prefix}check_reason(reason);
+    reason := {prefix}check_reason(reason);
     IF NOT before.paused THEN
         RETURN false;
     END IF;
@@ -355,9 +385,10 @@ CREATE FUNCTION {views}cancel_run(id uuid, reason text DEFAULT NULL) RETURNS tex
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run  record;
-    told text := coalesce(nullif(reason, ''), 'cancelled by ' || session_user);
+    told text;
 BEGIN
-    PERFORM {prefix}check_reason(reason);
+    reason := {prefix}check_reason(reason);
+    told := coalesce(nullif(reason, ''), 'cancelled by ' || session_user);
     SELECT r.seq, r.state, r.job, j.executor INTO run
       FROM {prefix}runs AS r LEFT JOIN {prefix}jobs AS j ON j.name = r.job
      WHERE r.id = cancel_run.id FOR UPDATE OF r;
@@ -391,7 +422,7 @@ BEGIN
     RETURN CASE WHEN run.state = 'running' THEN 'running' ELSE 'cancelled' END;
 END $$;
 
-REVOKE ALL ON FUNCTION {prefix}refuse, {prefix}record, {prefix}check_reason, {prefix}span,
+REVOKE ALL ON FUNCTION {prefix}refuse, {prefix}redact, {prefix}record, {prefix}check_reason, {prefix}span,
     {prefix}check_args, {prefix}make_run, {prefix}iso, {prefix}told, {prefix}change_schedule,
     {prefix}lock_schedule, {views}enqueue, {views}trigger_job, {views}pause_schedule,
     {views}resume_schedule, {views}cancel_run FROM PUBLIC;
