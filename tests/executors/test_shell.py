@@ -178,8 +178,8 @@ def test_a_value_is_never_taken_for_an_option(begin: Begin) -> None:
 def test_a_value_never_reaches_a_shell_elsewhere(begin: Begin) -> None:
     told = error(begin(["ssh", "host", "cat", "${FILE}"], {"file": "$(id)"}))
     assert told == (
-        "command[3]: ssh gives ${FILE} to a shell on the other side, which may read it as a "
-        "command; pass it by stdin"
+        "command[3]: ssh may read ${FILE} as a command or script, here or on the other side; read "
+        "it from ROTA_ARGS in the environment, or from stdin"
     )
 
 
@@ -273,7 +273,24 @@ REFUSED = [
     ({"command": ["perl", "-eprint ${NAME}"]}, "command[1]: the value of ${NAME}"),
     ({"command": ["env", "-S", "echo ${NAME}"]}, "command[2]: the value of ${NAME}"),
     ({"command": ["nice", "/usr/bin/ssh", "host", "cat", "--", "${FILE}"], "params": {"file": "x"}},
-     "command[5]: ssh gives ${FILE} to a shell on the other side"),
+     "command[5]: ssh may read ${FILE} as a command or script, here or on the other side"),
+    *(({"command": command, "params": {"name": "x"}}, f"command[{place}]: the value of ${{NAME}}")
+      for place, command in [
+          (3, ["sh", "-c", "--", "echo ${NAME}"]), (3, ["sh", "-c", "-e", "echo ${NAME}"]),
+          (2, ["su", "me", "--command=echo ${NAME}"]), (3, ["su", "me", "--command", "${NAME}"]),
+          (1, ["env", "--split-string=echo ${NAME}"]), (3, ["xargs", "sh", "-c", "echo ${NAME}"]),
+          (5, ["find", ".", "-exec", "sh", "-ec", "echo ${NAME}", ";"]),
+          (2, ["node", "--eval", "x(${NAME})"]), (2, ["pwsh", "-Command", "${NAME}"]),
+      ]),
+    *(({"command": command, "params": {"name": "x"}},
+       f"command[{place}]: {command[0]} may read ${{NAME}} as a command or script")
+      for place, command in [
+          (1, ["awk", "${NAME}"]), (2, ["gawk", "-f", "${NAME}"]), (2, ["rsync", "-e", "${NAME}"]),
+          (1, ["scp", "host:${NAME}", "."]), (1, ["sed", "${NAME}", "file"]),
+      ]),
+    *(({"command": [*before, "${NAME}"], "params": {"name": "x"}},
+       f"command[{len(before)}]: ${{NAME}} is an argument of the run")
+      for before in [["find", ".", "-exec"], ["/usr/bin/xargs"], ["sudo"]]),
     ({"command": ["${PROGRAM}"], "params": {"program": "ls"}},
      "command[0]: ${PROGRAM} is an argument of the run"),
     ({"command": ["ls"], "cwd": "/data/${WHO}", "params": {"who": "x"}},
@@ -293,6 +310,32 @@ REFUSED = [
     ({"command": ["ls"], "ok_codes": 0}, "ok_codes 0 must be a list"),
     ({"comand": ["ls"]}, "option 'comand' is unknown; did you mean 'command'?"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["rsync", "-e", "ssh -p ${PORT}", "a", "b"],
+        ["awk", "-f", "${SCRIPT}"],
+        ["sh", "-c", 'echo "$1"', "sh", "${NAME}"],
+        ["pg_dump", "-c", "${NAME}"],
+        ["env", "WHO=${NAME}", "id"],
+        ["kubectl", "set", "env", "${NAME}"],
+        ["echo", "${NAME}"],
+    ],
+    ids=[
+        "remote-of-the-owner",
+        "script-of-the-owner",
+        "argument-of-a-script",
+        "no-shell",
+        "env",
+        "word",
+        "plain",
+    ],
+)
+def test_a_value_that_stays_one_may_be_given(command: list[str]) -> None:
+    spec = {"command": command, "params": {"name": "x"}}
+    ShellExecutor().check(Job(name="job", executor="shell", spec=spec))
 
 
 @pytest.mark.parametrize(("spec", "message"), REFUSED, ids=range(len(REFUSED)))

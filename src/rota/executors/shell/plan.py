@@ -18,7 +18,7 @@ from rota.executors.shell.spec import (
     environment_of,
     ok_codes,
     refuse_arguments,
-    refuse_remote,
+    refuse_read,
     texts,
 )
 from rota.executors.variables import args_of, told_by_rota, values_of
@@ -72,7 +72,7 @@ def plan(context: Context) -> Plan:
 
 def _command(command: Sequence[str], values: Mapping[str, str], arguments: set[str]) -> list[str]:
     refuse_arguments("command[0]", command[0], arguments)
-    refuse_remote(command, arguments)
+    refuse_read(command, arguments)
     made: list[str] = []
     for place, element in enumerate(command):
 

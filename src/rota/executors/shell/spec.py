@@ -2,7 +2,8 @@
 
 There is no shell in between: an element of `command` is one argument of the program, whatever a
 variable in it holds. What could still give a value more power than that is refused here: a value
-as the program, as part of a script, or as an option.
+as the program, as part of a script, or as an option. That is a guard against mistakes: nobody knows
+every program that runs its arguments.
 """
 
 from __future__ import annotations
@@ -29,8 +30,21 @@ INTERPRETERS = {
     **dict.fromkeys(("sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "python", "psql"), "c"),
     **dict.fromkeys(("ruby", "lua", "mysql", "mariadb", "osascript"), "e"),
     "perl": "eE", "node": "ep", "php": "r", "su": "c", "busybox": "c", "env": "S", "sed": "e",
+    "runuser": "c", "script": "c", "flock": "c", "pwsh": "c", "powershell": "c",
 }  # fmt: skip
-REMOTE = ("ssh",)  # gives all its arguments to a shell on the other side
+# The same in long.
+_LONG = re.compile(
+    r"(?:--?command|--split-string|--eval|--execute|--expression|--print)(=.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+# Programs that read some argument as a script, or give it to a shell, here or elsewhere.
+READERS = frozenset(
+    ("ssh", "scp", "sftp", "mosh", "rsh", "rsync", "awk", "gawk", "mawk", "nawk", "sed", "tclsh")
+)
+# The next element is a program.
+BEFORE_PROGRAM = frozenset(
+    ("-exec", "-execdir", "-ok", "-okdir", "xargs", "env", "nohup", "nice", "sudo", "setsid")
+)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOR_A_SHELL = re.compile(r"[|&;<>()$`*?\[\]~]")
 
@@ -115,7 +129,7 @@ def _check_command(spec: Mapping[str, Any], arguments: set[str]) -> None:
     refuse_arguments("command[0]", command[0], arguments)
     _refuse_visible(command)
     _refuse_in_scripts(command)
-    refuse_remote(command, arguments)
+    refuse_read(command, arguments)
 
 
 def _refuse_visible(command: Sequence[str]) -> None:
@@ -130,31 +144,48 @@ def _refuse_visible(command: Sequence[str]) -> None:
 
 
 def _refuse_in_scripts(command: Sequence[str]) -> None:
-    letters = ""
-    for place, element in enumerate(command):
-        before = command[place - 1] if place else ""
-        follows = letters and re.fullmatch(f"-[A-Za-z]*[{letters}][A-Za-z]*", before)
-        attached = letters and re.match(f"-[{letters}].", element)
-        if (follows or attached) and (found := variables(element)):
+    for place in _scripts(command):
+        if found := variables(command[place]):
             name = found[0].name
             raise Invalid(
                 f"command[{place}]: the value of ${{{name}}} would become part of a script; give "
                 f'it by [env] {name} = "${{{name}}}", and write "${name}" in the script'
             )
-        program = os.path.basename(element).rstrip("0123456789.")
-        letters = INTERPRETERS.get(program, letters)
 
 
-def refuse_remote(command: Sequence[str], arguments: set[str]) -> None:
-    """A value of a run must not reach a shell elsewhere."""
-    remote = False
+def _scripts(command: Sequence[str]) -> Iterator[int]:
+    """Where a script stands: after an option such as -c, and after further options behind that."""
+    letters, awaited = "", False
     for place, element in enumerate(command):
-        if remote and (found := [one for one in variables(element) if one.name in arguments]):
+        long = _LONG.fullmatch(element) if letters else None
+        if awaited or (long and long[1]) or (letters and re.match(f"-[{letters}].", element)):
+            yield place
+        told = re.fullmatch(f"-[A-Za-z]*[{letters}][A-Za-z]*", element) if letters else None
+        awaited = bool(told or (long and not long[1])) or (awaited and element.startswith("-"))
+        letters = INTERPRETERS.get(_program(element), letters)
+
+
+def refuse_read(command: Sequence[str], arguments: set[str]) -> None:
+    """A value of a run must not reach what reads it as more than a value: a program that does so
+    with any of its arguments; or be a program."""
+    reader = ""
+    for place, element in enumerate(command):
+        if reader and (found := [one for one in variables(element) if one.name in arguments]):
             raise Invalid(
-                f"command[{place}]: ssh gives ${{{found[0].name}}} to a shell on the other side, "
-                "which may read it as a command; pass it by stdin"
+                f"command[{place}]: {reader} may read ${{{found[0].name}}} as a command or script, "
+                "here or on the other side; read it from ROTA_ARGS in the environment, or from "
+                "stdin"
             )
-        remote = remote or os.path.basename(element) in REMOTE
+        program = os.path.basename(element)
+        before = program in BEFORE_PROGRAM and (place == 0 or program.startswith("-"))
+        if before and command[place + 1 : place + 2] and command[place + 1].startswith("${"):
+            refuse_arguments(f"command[{place + 1}]", command[place + 1], arguments)
+        reader = reader or (program if program in READERS else "")
+
+
+def _program(element: str) -> str:
+    """`python` for /usr/bin/python3.11."""
+    return os.path.basename(element).rstrip("0123456789.")
 
 
 def _check_env(name: str, value: Any) -> None:
