@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rota.executors.sql.results import encode_rows
 from rota.model.redact import (
     passwords_in,
     redact,
@@ -197,3 +198,10 @@ def _growth(look: Callable[[str], object], piece: str) -> float:
 
     short = took(40_000)
     return took(160_000) / max(short, 0.02)
+
+
+def test_a_secret_of_the_run_is_gone_before_a_cell_is_cut() -> None:
+    secrets = Secrets(["canary-" * 8])
+    for before in range(400, 520, 7):
+        cell = "x" * before + "canary-" * 8 + "y" * 2_000
+        assert "canary" not in encode_rows(["a"], [[cell]], more=False, secrets=secrets)

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 
 from rota.executors.sql.session import FETCH_ROWS, Answer, SqlFailed
+from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.sql_lexer import line_of
 from rota.model.steps import StepDone
 
@@ -27,8 +28,10 @@ class DuckSession:
     def act_as(self, role: str, *, in_transaction: bool) -> None:
         raise SqlFailed(f"run_as = {role!r} needs a PostgreSQL target; DuckDB has no roles")
 
-    def run(self, script: str, check: Callable[[], None]) -> StepDone:
-        answer, position = Answer(), 0
+    def run(
+        self, script: str, check: Callable[[], None], secrets: Secrets = NO_SECRETS
+    ) -> StepDone:
+        answer, position = Answer(secrets), 0
         for statement in self._split(script):
             check()
             text = statement.query

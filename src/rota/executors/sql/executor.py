@@ -158,7 +158,7 @@ class SqlRun:
             if self.role:
                 session.act_as(self.role, in_transaction=True)
             with self.interrupts.during(session):
-                done = session.run(script, self.interrupts.check)
+                done = session.run(script, self.interrupts.check, self.context.secrets)
             try:
                 transaction.commit(done)
             except RotaError:
@@ -175,7 +175,7 @@ class SqlRun:
             if self.role:
                 session.act_as(self.role, in_transaction=wrapped)
             with self.interrupts.during(session):
-                done = session.run(script, self.interrupts.check)
+                done = session.run(script, self.interrupts.check, self.context.secrets)
         self.steps.finish(file, done, AT_LEAST_ONCE)
         return done
 

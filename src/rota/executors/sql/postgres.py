@@ -12,6 +12,7 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.string import TextLoader
 
 from rota.executors.sql.session import FETCH_ROWS, Answer, SqlFailed
+from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.sql_lexer import lex, line_of
 from rota.model.sql_script import Statement, statements
 from rota.model.steps import StepDone
@@ -39,8 +40,10 @@ class PostgresSession:
         except psycopg.Error as fault:
             raise SqlFailed(f"run_as: {_said(fault)}") from fault
 
-    def run(self, script: str, check: Callable[[], None]) -> StepDone:
-        answer = Answer()
+    def run(
+        self, script: str, check: Callable[[], None], secrets: Secrets = NO_SECRETS
+    ) -> StepDone:
+        answer = Answer(secrets)
         if self._reads_backslashes():  # the default of a database or role
             self._plain(f"SET {_BACKSLASHES} = on")
         for statement in statements(script, "postgres"):

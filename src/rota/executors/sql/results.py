@@ -11,19 +11,25 @@ import msgspec
 
 from rota.model.limits import RESULT_BYTES, STEP_CELL_LENGTH, clip
 from rota.model.redact import is_secret_name, shorten
-from rota.model.secrets import HIDDEN
+from rota.model.secrets import HIDDEN, NO_SECRETS, Secrets
 
 DEPTH = 8
 WHOLE = 2**53  # past it a number would not survive in a browser
 
 
-def encode_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, more: bool) -> str:
+def encode_rows(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    more: bool,
+    secrets: Secrets = NO_SECRETS,
+) -> str:
     """`{"columns": […], "rows": [[…], …], "more": true if there were further ones}`."""
     names = [clip(name, STEP_CELL_LENGTH) for name in columns]
     hidden = [is_secret_name(name) for name in columns]
     plain = [
         [
-            HIDDEN if hide and value is not None else _plain(value, DEPTH)
+            HIDDEN if hide and value is not None else _plain(value, DEPTH, secrets)
             for value, hide in zip(row, hidden, strict=False)
         ]
         for row in rows
@@ -39,7 +45,7 @@ def encode_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, more: 
     return text.decode()
 
 
-def _plain(value: Any, depth: int) -> Any:
+def _plain(value: Any, depth: int, secrets: Secrets) -> Any:
     match value:
         case None | bool():
             return value
@@ -48,17 +54,17 @@ def _plain(value: Any, depth: int) -> Any:
         case float():
             return value if math.isfinite(value) else str(value)
         case str():
-            return shorten(value, STEP_CELL_LENGTH)
+            return shorten(value, STEP_CELL_LENGTH, secrets)
         case bytes() | bytearray() | memoryview():
-            return shorten("\\x" + bytes(value).hex(), STEP_CELL_LENGTH)
+            return shorten("\\x" + bytes(value).hex(), STEP_CELL_LENGTH, secrets)
         case datetime() | date() | time():
             return value.isoformat()
         case dict() if depth:
             return {
-                clip(str(name), STEP_CELL_LENGTH): _plain(inner, depth - 1)
+                clip(str(name), STEP_CELL_LENGTH): _plain(inner, depth - 1, secrets)
                 for name, inner in list(value.items())[:STEP_CELL_LENGTH]
             }
         case list() | tuple() if depth:
-            return [_plain(inner, depth - 1) for inner in value[:STEP_CELL_LENGTH]]
+            return [_plain(inner, depth - 1, secrets) for inner in value[:STEP_CELL_LENGTH]]
         case _:  # decimals, uuids, ranges: as their driver writes them
-            return shorten(str(value), STEP_CELL_LENGTH)
+            return shorten(str(value), STEP_CELL_LENGTH, secrets)

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from rota.model.interpolate import Script
+from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.steps import StepDone
 
 FETCH_ROWS = 1_000
@@ -43,7 +44,9 @@ class Session(Protocol):
     def act_as(self, role: str, *, in_transaction: bool) -> None:
         """Go on with the rights of a role, until the transaction or the session ends."""
 
-    def run(self, script: str, check: Callable[[], None]) -> StepDone:
+    def run(
+        self, script: str, check: Callable[[], None], secrets: Secrets = NO_SECRETS
+    ) -> StepDone:
         """Run every statement; `check` is called before each of them, and may raise."""
 
     def commit(self) -> None: ...
@@ -81,7 +84,8 @@ def around(session: Session, *, wrapped: bool, stopped: Callable[[], bool]) -> I
 class Answer:
     """What the statements of a script said so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Secrets = NO_SECRETS) -> None:
+        self.secrets = secrets  # of the run, gone before a cell is cut
         self.changed: int | None = None
         self.columns: list[str] | None = None
         self.rows: list[Sequence[Any]] = []
@@ -110,5 +114,5 @@ class Answer:
 
         result = None
         if self.columns is not None:
-            result = encode_rows(self.columns, self.rows, more=self.more)
+            result = encode_rows(self.columns, self.rows, more=self.more, secrets=self.secrets)
         return StepDone(rows=self.changed, result=result)

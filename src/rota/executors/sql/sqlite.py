@@ -8,6 +8,7 @@ from typing import Any
 
 from rota.errors import Unavailable
 from rota.executors.sql.session import FETCH_ROWS, Answer, Interrupted, SqlFailed
+from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.sql_script import Statement, statements
 from rota.model.steps import StepDone
 
@@ -43,8 +44,10 @@ class SqliteSession:
     def act_as(self, role: str, *, in_transaction: bool) -> None:
         raise SqlFailed(f"run_as = {role!r} needs a PostgreSQL target; SQLite has no roles")
 
-    def run(self, script: str, check: Callable[[], None]) -> StepDone:
-        answer = Answer()
+    def run(
+        self, script: str, check: Callable[[], None], secrets: Secrets = NO_SECRETS
+    ) -> StepDone:
+        answer = Answer(secrets)
         for statement in statements(script, "sqlite"):
             check()
             self._run(script, statement, answer, check)
