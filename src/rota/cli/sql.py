@@ -32,9 +32,9 @@ from rota.executors.targets import STORE, kind_of
 from rota.flow.control import Control
 from rota.model.limits import SQL_FILE_BYTES
 from rota.model.result import Result
+from rota.model.roles import VIEWER
 from rota.sql.execute import VIA, Statements
 from rota.sql.parser import parse
-from rota.sql.statements import VIEWER
 from rota.storage.protocol import Actor
 
 Show = Callable[[Result], None]

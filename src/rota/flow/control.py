@@ -36,6 +36,7 @@ from rota.model.limits import (
     check_whole,
 )
 from rota.model.policies import CATCH_UP, choose
+from rota.model.records import job_record
 from rota.model.redact import redact_columns, redact_text
 from rota.model.result import Result
 from rota.model.retention import Retention
@@ -98,24 +99,8 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         return self.storage.overview()
 
     def jobs(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": job.name,
-                "executor": job.executor,
-                "source": job.source,
-                "queue": job.queue,
-                "priority": job.priority,
-                "timeout": job.timeout,
-                "description": job.description,
-                "enabled": job.enabled,
-                "error": job.error,
-                "version": job.version,
-                "version_at": job.version_at,
-                "args": job.signature.to_dict(),
-                **job.policies(),
-            }
-            for job in self.storage.list_jobs(after=after, limit=page_size(limit))
-        ]
+        found = self.storage.list_jobs(after=after, limit=page_size(limit))
+        return [job_record(job) for job in found]
 
     def job(self, name: str) -> Job:
         """One job with all its policies; Unknown if no process registered it."""

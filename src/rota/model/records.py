@@ -49,7 +49,7 @@ def schedule_record(schedule: Schedule) -> dict[str, Any]:
 
 
 def job_record(job: Job) -> dict[str, Any]:
-    """One job with the keys of `control.jobs`."""
+    """What it is and its policies; not its body."""
     return {
         "name": job.name,
         "executor": job.executor,

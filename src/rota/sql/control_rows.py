@@ -16,13 +16,12 @@ from rota.flow.control import Control
 from rota.model.control_row import Asked, Reply, done
 from rota.model.redact import redact_text, secrets_of
 from rota.model.result import Result
+from rota.model.roles import ADMIN, VIEWER
 from rota.model.run import Run
 from rota.sql.execute import Statements
 from rota.sql.options import schedule_options
 from rota.sql.parser import parse_one
 from rota.sql.statements import (
-    ADMIN,
-    VIEWER,
     AlterSchedule,
     ChangeRuns,
     ChangeSchedules,

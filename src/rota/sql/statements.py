@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-VIEWER, OPERATOR, ADMIN = "viewer", "operator", "admin"
+from rota.model.roles import ADMIN, OPERATOR, VIEWER
+
 Options = Mapping[str, Any]
 
 
