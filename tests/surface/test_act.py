@@ -234,7 +234,8 @@ def test_pause_and_resume_a_run(cli: Cli, store: Control) -> None:
 
 
 def test_pause_and_resume_a_queue_and_dispatch(cli: Cli, store: Control) -> None:
-    assert cli("pause", "--queue", "talk").out == "queue talk is paused\n"
+    paused = cli("pause", "--queue", "talk")
+    assert (paused.out, paused.err) == ("queue talk is paused\n", "")
     assert [queue["paused"] for queue in store.queues()] == [False, True]
     assert cli("resume", "--queue", "talk").out == "queue talk is open\n"
     assert [queue["paused"] for queue in store.queues()] == [False, False]
@@ -258,6 +259,13 @@ def test_pause_and_resume_of_nothing_exit_2(cli: Cli, store: Control, verb: str)
     answer = cli(verb, "nope")
     assert answer.code == 2
     assert "'nope' is no schedule and no run" in answer.error
+
+
+def test_a_queue_that_nobody_used_is_paused_with_a_note(cli: Cli, store: Control) -> None:
+    answer = cli("pause", "--queue", "zzz")
+    assert answer.out == "queue zzz is paused\n"
+    assert answer.err.startswith("no job has used the queue 'zzz' so far")
+    assert cli("pause", "--queue", "default").err == ""
 
 
 def test_drop(cli: Cli, store: Control) -> None:

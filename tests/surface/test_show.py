@@ -48,7 +48,9 @@ def test_a_run_is_found_by_the_beginning_of_its_id(cli: Cli, ended: dict[str, st
     assert f"run {greet[:8]!r} could be several: " in answer.error
     assert broken in answer.error
     assert answer.error.endswith("; give more characters")
-    assert "is no run, schedule or job" in cli("show", greet[:5]).error
+    short = cli("show", greet[:5]).error
+    assert "is no run, schedule or job" in short
+    assert short.endswith("; of a run's id give 6 characters or more")
     assert "give 6 characters or more" in cli("logs", greet[:5]).error
 
 

@@ -181,4 +181,4 @@ def test_others_cannot_reach_it_without_a_token(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "rota token create" in done.stderr
-    assert not (tmp_path / ".rota").exists()
+    assert list(tmp_path.iterdir()) == []  # no store was made for the refusal

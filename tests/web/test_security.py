@@ -585,6 +585,7 @@ def test_tokens_are_made_listed_and_revoked_by_the_command(cli: Cli) -> None:  #
     assert listed == {name: value for name, value in made.items() if name != "token"}
     assert made["token"] not in cli("token", "list").out
     assert "ci" in cli("token", "list").out
+    assert "expires" in cli("token", "list").out.splitlines()[0]
     plain = cli("token", "create", "other")
     assert plain.out.strip().startswith("rota_")
     assert cli("token", "revoke", "ci").code == 0

@@ -10,12 +10,13 @@ from rota.cli.bulk import check_choice, do_all
 from rota.cli.find import find_run, run_or_none, schedule_or_none
 from rota.cli.main import OK
 from rota.cli.options import HERE, ONE, Many, Where
-from rota.cli.output import one_line, say, say_json
+from rota.cli.output import note, one_line, say, say_json
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import operating
 from rota.cli.times import when, zone_name
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
+from rota.model.limits import PAGE
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.model.transitions import RUNNING
@@ -51,7 +52,12 @@ def pause(
     _one_of(thing, queue, dispatch)
     with operating(where) as control:
         if queue is not None:
+            known = control.queues()
             control.pause_queue(queue, reason)
+            if len(known) < PAGE and queue not in {one["name"] for one in known}:
+                note(
+                    f"no job has used the queue {queue!r} so far; `rota queues` lists those in use"
+                )
             return _done(f"queue {queue} is paused", {"queue": queue, "paused": True}, where)
         if dispatch:
             control.pause_dispatch(reason)
@@ -91,7 +97,7 @@ def resume(
     dispatch
         Claim again, in all processes.
     catch_up
-        Make up for what a schedule missed: one or all. Nothing if not given.
+        Make up for what a schedule missed: one, all or none. None if not given.
     reason
         Kept with the change of a schedule or a run.
     """

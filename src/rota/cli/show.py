@@ -22,9 +22,10 @@ from rota.cli.store import reading
 from rota.cli.times import when, zone_name
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
+from rota.flow.control_runs import SHORTEST_ID
 from rota.model.job import Job
 from rota.model.limits import PAGE
-from rota.model.run import Run
+from rota.model.run import Run, begins_run_id
 from rota.model.schedule import Schedule
 
 NEXT_TIMES = 5
@@ -47,10 +48,16 @@ def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) 
             if run is None:
                 raise Unknown(
                     f"{thing!r} is no run, schedule or job; look at `rota runs`, "
-                    "`rota schedules` and `rota jobs`"
+                    f"`rota schedules` and `rota jobs`{_too_short(thing)}"
                 )
             return show_run(control, run, now, where)
         _show_named(control, schedule, job, now, where)
+
+
+def _too_short(thing: str) -> str:
+    if len(thing) < SHORTEST_ID and begins_run_id(thing.lower()):
+        return f"; of a run's id give {SHORTEST_ID} characters or more"
+    return ""
 
 
 def _show_named(

@@ -71,7 +71,7 @@ def _list(where: Where) -> None:
     if where.json:
         return say_json([_record(one) for one in tokens])
     say_table(
-        ("id", "name", "role", "made", "by", "state"),
+        ("id", "name", "role", "made", "by", "expires", "state"),
         (
             (
                 one.id,
@@ -79,6 +79,7 @@ def _list(where: Where) -> None:
                 one.role,
                 when(one.created_at, now),
                 one.created_by,
+                "never" if one.expires_at is None else when(one.expires_at, now),
                 _state(one, now),
             )
             for one in tokens
@@ -98,11 +99,7 @@ def _revoke(which: str, where: Where) -> None:
 def _state(token: Token, now: datetime) -> str:
     if token.revoked_at is not None:
         return f"revoked by {token.revoked_by}"
-    if token.expires_at is None:
-        return "good"
-    if token.expires_at <= now:
-        return "expired"
-    return f"good until {when(token.expires_at, now)}"
+    return "good" if token.expires_at is None or token.expires_at > now else "expired"
 
 
 def _record(token: Token) -> dict[str, Any]:

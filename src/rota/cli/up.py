@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from rota.cli.main import OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import say_json
 from rota.cli.siblings import Siblings, Telling, check_processes, end_with_parent
-from rota.cli.store import door_to, settings_of
+from rota.cli.store import door_to, settings_of, store_file
 from rota.cli.up_log import RunLines, choose_format, set_up_logging
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Conflict, Invalid, MissingExtra
@@ -101,6 +102,8 @@ def up(
         app = _app(address, told, where, debug=level == "debug")
         check_processes(processes, app.settings.database)
         _refuse_second(app)
+        if WEB in parts:
+            _refuse_others(app)
         if "worker" in parts:
             app.serve_folder().prepare()
         app.load(patient=False)
@@ -159,6 +162,14 @@ def _app(address: str | None, told: dict[str, Any], where: Where, *, debug: bool
         raise
     app.settings = replace(app.settings, **flags)
     return app
+
+
+def _refuse_others(app: Rota) -> None:
+    """A store that is not there yet has no token, and is not made only to say so."""
+    path = store_file(app.settings.database)
+    if path is not None and not path.exists():
+        with suppress(MissingExtra):  # said later
+            app.serve_web().refuse_others()
 
 
 def _prepare_web(

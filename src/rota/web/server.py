@@ -62,14 +62,20 @@ class Web:
         _context(settings)  # says what is wrong with the certificate
         public = not is_loopback_host(settings.host)
         if public and not self._app.storage.tokens_there()[1]:
-            raise Invalid(
-                f"host {settings.host!r} can be reached by others, and there is no token yet; "
-                "make one with `rota token create NAME --role admin`, or leave the host at "
-                "127.0.0.1"
-            )
+            self.refuse_others()
         self._socket = self._bind(settings)
         if not public:
             self.token_file = ensure_token(self._app, Path(TOKEN_FILE))
+
+    def refuse_others(self) -> None:
+        """Refuses an address that others can reach, for a store without a token."""
+        check_installed()
+        host = self._settings.host
+        if not is_loopback_host(host):
+            raise Invalid(
+                f"host {host!r} can be reached by others, and there is no token yet; make one "
+                "with `rota token create NAME --role admin`, or leave the host at 127.0.0.1"
+            )
 
     def _bind(self, settings: Settings) -> socket.socket:
         try:
