@@ -196,6 +196,29 @@ def test_old_sessions_make_room_and_end_by_themselves(site: Site) -> None:
     assert role(cookies[-1]) == "viewer"
 
 
+# What an operator may
+
+
+def test_an_operator_makes_and_drops_schedules_but_says_no_sql_on_both_surfaces(site: Site) -> None:
+    with site.client("operator") as client:
+
+        def sql(text: str) -> int:
+            return client.post("/api/v1/sql", json={"sql": text}).status_code
+
+        assert sql("CREATE SCHEDULE by_sql FOR JOB greet EVERY '5m'") == 200
+        assert sql("ALTER SCHEDULE by_sql SET EVERY '6m'") == 200
+        assert sql("DROP SCHEDULE by_sql") == 200
+        told = {"name": "by_http", "job": "greet", "every": "5m"}
+        assert client.post("/api/v1/schedules", json=told).status_code == 201
+        assert client.delete("/api/v1/schedules/by_http").status_code in (200, 204)
+        assert sql("CREATE SCHEDULE own AS $$ SELECT 1; $$ EVERY '5m'") == 403
+        assert (
+            sql("CREATE SCHEDULE own FOR JOB greet EVERY '5m' WITH SCHEDULE OPTIONS (run_as = 'x')")
+            != 200
+        )
+        assert sql("ALTER SCHEDULE hourly SET AS $$ SELECT 1; $$") == 403
+
+
 # Wrong tokens
 
 
