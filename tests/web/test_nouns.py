@@ -394,3 +394,12 @@ def test_health_is_told_without_a_token_and_the_stop_ends_it(site: Site) -> None
         assert client.get("/events").status_code == 401
     with site.client() as client:
         assert problem(client.get("/events")) == (503, "stopping")
+
+
+def test_a_run_that_nobody_alive_can_run_says_why(tmp_path: Path) -> None:
+    with serving(tmp_path) as site, site.client("operator") as client:  # no worker
+        made = ok(client.post(f"{V1}/jobs/chatty/runs", json={}), 201)
+        told = ok(client.get(f"{V1}/runs/{made['id']}"))["reason"]
+        assert told.startswith("no live worker knows the job 'chatty'; ")
+        (listed,) = ok(client.get(f"{V1}/runs"))["items"]
+        assert listed["reason"] == told
