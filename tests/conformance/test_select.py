@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from rota.errors import Invalid, RotaError, Unavailable
+from rota.model.limits import SELECT_BYTES, SELECT_COLUMNS, SELECT_ROW_BYTES
 from rota.model.views import VIEWS
 from rota.storage.store import Store
 from tests.conformance.support import Place, claim_one, enqueue, put_schedule, settle
@@ -70,6 +71,27 @@ def test_more_rows_than_the_limit_are_cut_and_told(place: Place, store: Store) -
     assert not store.select(MANY[place.engine], limit=50, seconds=10).more
 
 
+TEXTS = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) "
+    "SELECT i, hex(zeroblob({size} / 2)) FROM n ORDER BY i",
+    "postgres": "SELECT i, repeat('x', {size}) FROM generate_series(1, {rows}) AS n(i) ORDER BY i",
+    "duckdb": "SELECT i, repeat('x', {size}) FROM range(1, {rows} + 1) AS n(i) ORDER BY i",
+}
+
+
+def test_an_answer_is_bounded_in_bytes_too(place: Place, store: Store) -> None:
+    size = SELECT_ROW_BYTES // 2
+    found = store.select(TEXTS[place.engine].format(size=size, rows=50), limit=50, seconds=30)
+    assert found.more
+    assert [row[0] for row in found.rows] == list(range(1, SELECT_BYTES // size))
+    with pytest.raises(Invalid, match=r"too big|more than"):
+        select(store, TEXTS[place.engine].format(size=2 * SELECT_BYTES, rows=1))
+    many = ", ".join(["1"] * (SELECT_COLUMNS + 1))
+    with pytest.raises(Invalid, match="columns"):
+        select(store, f"SELECT {many}")
+    assert select(store, "SELECT 1") == [(1,)]
+
+
 def test_a_query_that_takes_too_long_is_stopped(place: Place, store: Store) -> None:
     with pytest.raises(Unavailable, match=r"longer than 0\.2 s"):
         select(store, ENDLESS[place.engine], seconds=0.2)
@@ -109,6 +131,9 @@ OF_ENGINE = {
         "SELECT * FROM sqlite_master", "SELECT * FROM '_rota_runs'", 'SELECT * FROM "_ROTA_RUNS"',
         "SELECT * FROM [_rota_runs]", "SELECT * FROM `_rota_runs`", "SELECT load_extension('x')",
         "SELECT * FROM pragma_table_info('mine')", "SELECT * FROM main.mine",
+        "SELECT fts3_tokenizer('simple')", "SELECT fts3_tokenizer('simple', x'4141414141414141')",
+        "SELECT * FROM fts3tokenize('simple', 'a b')", "SELECT * FROM dbstat",
+        "SELECT sqlite_compileoption_get(1)", "SELECT rtreecheck('mine')",
     ),
     "postgres": (
         'SELECT * FROM "rota_data"."runs"', "SELECT * FROM pg_class", "SELECT pg_read_file('x')",
@@ -188,7 +213,12 @@ def test_functions_of_users_are_refused(place: Place, store: Store) -> None:
 
 
 PLAIN = {
-    "sqlite": (),
+    "sqlite": (
+        "SELECT strftime('%Y', 'now'), datetime('now', '-1 day'), julianday('now'), upper('a')",
+        "SELECT count(*), group_concat(job_name), max(seq), total(seq) FROM runs",
+        "SELECT lag(seq) OVER (ORDER BY seq), ifnull(seq, 1), job_name LIKE 'a%' FROM runs",
+        "SELECT value, json_extract('{}', '$.a'), '{}' ->> 'a' FROM json_each('[1, 2]')",
+    ),
     "postgres": (
         "SELECT now() - interval '1h', date_trunc('day', now()), now()::date, now()::text",
         "SELECT to_char(now(), 'YYYY'), extract(epoch FROM now()), now() AT TIME ZONE 'UTC'",
@@ -203,6 +233,7 @@ PLAIN = {
         "SELECT count(*), string_agg(job_name, ','), arg_max(job_name, seq) FROM runs",
         "SELECT strftime(now(), '%Y'), now() - INTERVAL 1 HOUR, extract(year FROM now())",
         "SELECT lag(seq) OVER (ORDER BY seq), job_name.upper(), if(seq = 1, 2, 3) FROM runs",
+        "DESCRIBE runs", "SUMMARIZE runs", "FROM runs",
         "SELECT unnest([1, 2]), {'a': 1}.a, list_transform([1], lambda x: x + 1), '{}'::JSON->>'a'",
     ),
 }  # fmt: skip

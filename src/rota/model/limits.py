@@ -47,6 +47,9 @@ STATEMENT_LENGTH = 256 * 1024
 STATEMENTS = 1_000  # in one text
 SELECT_ROWS = 10_000
 SELECT_SECONDS = 30.0
+SELECT_BYTES = 8 * 1024 * 1024  # of one answer; the rows after it are left out, and said to be
+SELECT_ROW_BYTES = 1024 * 1024
+SELECT_COLUMNS = 250
 SELECT_CELL_LENGTH = 64 * 1024
 SHARED_JOBS = 10_000  # SQL jobs that were made by a statement
 # What a process hides from people, and what it counts for them.

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from rota.errors import Invalid
+from rota.model.limits import SELECT_COLUMNS, SELECT_ROW_BYTES
 from rota.model.sql_lexer import lex
 
 VIEWS: Final = (
@@ -44,3 +45,23 @@ def beyond_views(what: str) -> Invalid:
 def names_no_view(error: str) -> bool:
     """True if an engine says that a table is not there, and not yet what is."""
     return VIEWS_LISTED not in error and _MISSING.search(error) is not None
+
+
+def without_end(sql: str, dialect: str) -> str:
+    """The query without a semicolon at its end, which could not stand in brackets."""
+    tokens = [token for token in lex(sql, dialect) if token.kind != "comment"]
+    if tokens and tokens[-1].kind == "semicolon":
+        return sql[: tokens[-1].start] + sql[tokens[-1].end :]
+    return sql
+
+
+def check_columns(count: int) -> None:
+    if not 0 < count <= SELECT_COLUMNS:
+        raise Invalid(f"the query gives {count:,} columns; it must give 1 to {SELECT_COLUMNS}")
+
+
+def too_large() -> Invalid:
+    return Invalid(
+        f"a row of the answer takes more than {SELECT_ROW_BYTES:,} bytes; select fewer columns, "
+        "or the beginning of long ones"
+    )

@@ -14,9 +14,10 @@ from typing import Any
 import duckdb
 
 from rota.errors import Invalid, Unavailable
+from rota.model.limits import SELECT_BYTES
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, NUMBER, TEXT, Column, Result
 from rota.model.result import shown_rows as shown
-from rota.model.views import VIEWS, beyond_views
+from rota.model.views import VIEWS, beyond_views, check_columns, too_large, without_end
 
 _FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
 # DuckDB's own functions may be called, but not those that act, wait, or tell of anything but the
@@ -53,9 +54,9 @@ def select(
         timer.daemon = True
         timer.start()
         try:
-            cursor.execute(sql)
-            described = cursor.description or []
-            rows = cursor.fetchmany(limit + 1)
+            described = _described(cursor, sql)
+            check_columns(len(described))
+            rows = cursor.execute(_sized(sql, len(described), limit)).fetchall()
         finally:
             timer.cancel()
     except duckdb.Error as fault:
@@ -65,7 +66,30 @@ def select(
             ) from fault
         raise Invalid(f"DuckDB: {_line(fault)}") from fault
     columns = tuple(Column(column[0], _type(str(column[1]))) for column in described)
-    return Result(columns=columns, rows=shown(rows[:limit]), more=len(rows) > limit)
+    fitting = [cells for *cells, total in rows[:limit] if total <= SELECT_BYTES]
+    if rows and not fitting:
+        raise too_large()
+    return Result(columns=columns, rows=shown(fitting), more=len(rows) > len(fitting))
+
+
+def _described(cursor: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
+    try:
+        return cursor.execute(f"DESCRIBE {sql}").fetchall()
+    except duckdb.ParserException:  # as of DESCRIBE DESCRIBE
+        inner = without_end(sql, "duckdb")
+        return cursor.execute(f"DESCRIBE SELECT * FROM (\n{inner}\n)").fetchall()
+
+
+def _sized(sql: str, count: int, limit: int) -> str:
+    """The query with the bytes up to each row, and without the cells of the rows after those that
+    fit: DuckDB holds an answer in memory before the first row of it can be fetched."""
+    names = [f"c{place}" for place in range(count)]
+    cells = [f"CASE WHEN total <= {SELECT_BYTES} THEN {name} END" for name in names]
+    return (
+        f"SELECT {', '.join(cells)}, total FROM (SELECT asked.*, "
+        "sum(strlen(asked::VARCHAR)) OVER (ROWS UNBOUNDED PRECEDING) AS total "
+        f"FROM (\n{without_end(sql, 'duckdb')}\n) AS asked({', '.join(names)})) LIMIT {limit + 1}"
+    )
 
 
 def _check(cursor: duckdb.DuckDBPyConnection, sql: str, schema: str) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 import psycopg
 
 from rota.errors import Invalid
-from rota.model.sql_lexer import lex
-from rota.model.views import VIEWS, beyond_views
+from rota.model.views import VIEWS, beyond_views, without_end
 
 # Immutable functions see nothing but their arguments. Of the others these: they ask for the time,
 # the time zone, or how a value is written, and for nothing by its name.
@@ -80,7 +79,7 @@ def judge(connection: psycopg.Connection[Any], query: str, schema: str) -> None:
     In a transaction that may write."""
     about = {"view": "pg_temp.rota_asked", "schema": f'"{schema}"'}
     connection.execute("SAVEPOINT judged")
-    text = _NAMED.format(view=about["view"], query=_without_end(query))
+    text = _NAMED.format(view=about["view"], query=without_end(query, "postgres"))
     try:
         # In binary, because then the server takes one statement only.
         connection.cursor(binary=True).execute(text)
@@ -110,11 +109,3 @@ def _harmless(name: str, kind: str) -> bool:
             return name in _STABLE or name.startswith(_STABLE_PREFIXES)
         case _:
             return name in _VOLATILE
-
-
-def _without_end(query: str) -> str:
-    """The query without a semicolon at its end, which could not stand in brackets."""
-    tokens = [token for token in lex(query, "postgres") if token.kind != "comment"]
-    if tokens and tokens[-1].kind == "semicolon":
-        return query[: tokens[-1].start] + query[tokens[-1].end :]
-    return query

@@ -11,12 +11,15 @@ from typing import Any
 import psycopg
 
 from rota.errors import Invalid, RotaError, Unavailable
+from rota.model.limits import SELECT_BYTES, SELECT_ROW_BYTES
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, NUMBER, TEXT, Column, Result
 from rota.model.result import shown_rows as shown
-from rota.model.views import refuse_names
+from rota.model.views import check_columns, refuse_names, too_large, without_end
 from rota.storage.postgres.connect import Address
 from rota.storage.postgres.faults import translate
 from rota.storage.postgres.judge import judge
+
+ROWS_AT_ONCE = 50
 
 # What can act, or read something else than tables, from within a SELECT: a first fence, which says
 # so in plain words. The one that holds is in judge.py.
@@ -59,14 +62,44 @@ def _select(
     judge(connection, query, schema)
     connection.execute("SET TRANSACTION READ ONLY")
     # In binary, because then the server takes one statement only.
-    connection.cursor(binary=True).execute(f"DECLARE rows NO SCROLL CURSOR FOR {query}")
-    cursor = connection.execute(f"FETCH {limit + 1} FROM rows")
-    rows, described = cursor.fetchall(), cursor.description or ()
+    connection.cursor(binary=True).execute(f"DECLARE named NO SCROLL CURSOR FOR {query}")
+    described = connection.execute("FETCH 0 FROM named").description or ()
+    check_columns(len(described))
     columns = tuple(
         Column(column.name, _TYPES.get(column.type_display, column.type_display))
         for column in described
     )
-    return Result(columns=columns, rows=shown(rows[:limit]), more=len(rows) > limit)
+    connection.cursor(binary=True).execute(_sized(query, len(columns)))
+    rows, more = _fetch(connection, limit)
+    return Result(columns=columns, rows=shown(rows), more=more)
+
+
+def _sized(query: str, count: int) -> str:
+    """The query with the size of each row, and without the cells of rows that are too large: not
+    one of them may travel."""
+    names = [f"c{place}" for place in range(count)]
+    cells = [f"CASE WHEN size <= {SELECT_ROW_BYTES} THEN {name} END" for name in names]
+    return (
+        f"DECLARE rows NO SCROLL CURSOR FOR SELECT {', '.join(cells)}, size "
+        "FROM (SELECT asked.*, octet_length(asked::text) AS size "
+        f"FROM (\n{without_end(query, 'postgres')}\n) AS asked({', '.join(names)}) "
+        "OFFSET 0) AS sized"  # so that the size is told once a row, not for every cell
+    )
+
+
+def _fetch(connection: psycopg.Connection[Any], limit: int) -> tuple[list[Any], bool]:
+    rows: list[Any] = []
+    left, at_once = SELECT_BYTES, 1
+    while found := connection.execute(f"FETCH {at_once} FROM rows").fetchall():
+        at_once = min(2 * at_once, ROWS_AT_ONCE)
+        for *row, size in found:
+            if size > SELECT_ROW_BYTES:
+                raise too_large()
+            left -= size
+            if len(rows) == limit or left < 0:
+                return rows, True
+            rows.append(row)
+    return rows, False
 
 
 def _told(fault: psycopg.Error, address: Address, seconds: float) -> RotaError:

@@ -10,16 +10,35 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from rota.errors import Invalid, Unavailable
-from rota.model.limits import SELECT_CELL_LENGTH
+from rota.model.limits import SELECT_BYTES, SELECT_COLUMNS, SELECT_ROW_BYTES
 from rota.model.result import BOOLEAN, INTEGER, NUMBER, TEXT, Column, Result, shown_rows
-from rota.model.views import VIEWS, beyond_views, refuse_names
+from rota.model.views import VIEWS, beyond_views, refuse_names, too_large
 
 STEPS_BETWEEN_LOOKS = 10_000
-LONGEST_VALUE = 16 * SELECT_CELL_LENGTH
 
-_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE}
+# Which others there are depends on how SQLite was built, and what was loaded into it: some read
+# files, and fts3_tokenizer takes an address in memory.
+_PLAIN = """
+    -> ->> abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat
+    concat_ws cos cosh count cume_dist current_date current_time current_timestamp date datetime
+    degrees dense_rank exp first_value floor format glob group_concat hex if ifnull iif instr json
+    json_array json_array_insert json_array_length json_error_position json_extract
+    json_group_array json_group_object json_insert json_object json_patch json_pretty json_quote
+    json_remove json_replace json_set json_type json_valid jsonb jsonb_array jsonb_array_insert
+    jsonb_extract jsonb_group_array jsonb_group_object jsonb_insert jsonb_object jsonb_patch
+    jsonb_remove jsonb_replace jsonb_set julianday lag last_value lead length like likelihood
+    likely ln log log10 log2 lower ltrim max median min mod nth_value ntile nullif octet_length
+    percent_rank percentile percentile_cont percentile_disc pi pow power printf quote radians
+    random randomblob rank replace round row_number rtrim sign sin sinh soundex sqlite_version sqrt
+    strftime string_agg substr substring subtype sum tan tanh time timediff total trim trunc typeof
+    unhex unicode unistr unistr_quote unixepoch unlikely upper zeroblob
+"""
+_FUNCTIONS = frozenset(_PLAIN.split())
+_VIRTUAL = frozenset({"json_each", "json_tree"})
 _TYPES = {bool: BOOLEAN, int: INTEGER, float: NUMBER, str: TEXT, bytes: "blob"}
 
 
@@ -33,7 +52,8 @@ def select(
     foreign = _foreign_tables(connection, schema)
     refused: list[str] = []
     until = time.monotonic() + seconds
-    before = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    longest = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, SELECT_ROW_BYTES)
+    widest = connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, SELECT_COLUMNS)
     connection.execute("PRAGMA query_only = ON")
     connection.set_authorizer(_allowing(foreign, refused))
     connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
@@ -41,7 +61,7 @@ def select(
         cursor = connection.execute(sql)
         if cursor.description is None:
             raise Invalid("only a SELECT can be asked here")
-        rows = cursor.fetchmany(limit + 1)
+        rows, more = _fetch(cursor, limit)
         names = [column[0] for column in cursor.description]
         cursor.close()
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as fault:
@@ -50,12 +70,27 @@ def select(
         connection.set_progress_handler(None, 0)
         connection.set_authorizer(None)
         connection.execute("PRAGMA query_only = OFF")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, before)
-    shown = shown_rows(rows[:limit])
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, widest)
+    shown = shown_rows(rows)
     columns = tuple(
         Column(name, _type(row[place] for row in shown)) for place, name in enumerate(names)
     )
-    return Result(columns=columns, rows=shown, more=len(rows) > limit)
+    return Result(columns=columns, rows=shown, more=more)
+
+
+def _fetch(cursor: sqlite3.Cursor, limit: int) -> tuple[list[Any], bool]:
+    rows: list[Any] = []
+    left = SELECT_BYTES
+    for row in cursor:
+        size = sum(len(cell) if isinstance(cell, str | bytes) else 8 for cell in row)
+        if size > SELECT_ROW_BYTES:
+            raise too_large()
+        left -= size
+        if len(rows) == limit or left < 0:
+            return rows, True
+        rows.append(row)
+    return rows, False
 
 
 def _name_views(connection: sqlite3.Connection, schema: str) -> None:
@@ -68,12 +103,14 @@ def _name_views(connection: sqlite3.Connection, schema: str) -> None:
 
 
 def _foreign_tables(connection: sqlite3.Connection, schema: str) -> frozenset[str]:
-    """Everything of this file that is not Rota's."""
+    """Everything of this file that is not Rota's, and tables that SQLite makes up."""
     found = connection.execute(
         "SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view')"
     )
     names = {name.lower() for (name,) in found if not name.lower().startswith(f"_{schema}_")}
-    return frozenset(names - {f"{schema}_{view}" for view in VIEWS})
+    names -= {f"{schema}_{view}" for view in VIEWS}
+    virtual = {name.lower() for (name,) in connection.execute("PRAGMA module_list")}
+    return frozenset(names | virtual - _VIRTUAL)
 
 
 def _allowing(
@@ -84,6 +121,11 @@ def _allowing(
     ) -> int:
         if action in _READING:
             return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION:
+            if (two or "").lower() in _FUNCTIONS:
+                return sqlite3.SQLITE_OK
+            refused.append(f"the function {two}")
+            return sqlite3.SQLITE_DENY
         name = (one or "").lower()
         # A table-valued function such as json_each asks for the rows of the catalogue in general.
         of_catalogue = name == "sqlite_master" and (two == "ROWID" or action == 23)
@@ -100,6 +142,8 @@ def _allowing(
 
 def _told(fault: Exception, refused: list[str], seconds: float) -> Exception:
     text = str(fault)
+    if refused and refused[0].startswith("the function "):
+        return Invalid(f"{refused[0]} cannot be used here; use SQLite's plain functions")
     if refused:
         return beyond_views(refused[0])
     if "not authorized" in text or "readonly" in text or "You can only execute one" in text:
