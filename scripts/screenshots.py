@@ -31,17 +31,14 @@ OUT = ROOT / "build/screenshots"
 IMAGES = ROOT / "docs/images"
 SIZES = {"desktop": (1360, 850), "phone": (390, 844)}
 LOOKS: tuple[Any, ...] = ("light", "dark")
-QUERY = "SELECT job, state, count(*) AS runs FROM runs GROUP BY job, state ORDER BY runs DESC"
+QUERY = "SELECT job_name, state, count(*) AS runs\n  FROM runs\n GROUP BY job_name, state ORDER BY runs DESC"
 # The pictures that the documents show: name of the picture → name of the file.
 KEPT = {
     "overview-desktop-light": "dashboard-overview",
-    "overview-desktop-dark": "dashboard-overview-dark",
     "timeline-desktop-light": "dashboard-timeline",
     "schedules-desktop-light": "dashboard-schedules",
     "schedule-desktop-light": "dashboard-schedule",
-    "runs-desktop-light": "dashboard-runs",
     "run-desktop-dark": "dashboard-run",
-    "dead-desktop-light": "dashboard-dead",
     "sql-desktop-dark": "dashboard-sql",
     "overview-phone-light": "dashboard-phone",
 }
@@ -61,9 +58,10 @@ def main() -> None:
         browser = driver.chromium.launch(
             executable_path=path, args=["--headless=new", "--no-sandbox", "--disable-gpu"]
         )
-        for name, route in routes.items():
-            if re.search(arguments.only or "", name):
-                shoot(browser, str(api.base_url.join("/")), name, route)
+        wanted = {name: at for name, at in routes.items() if re.search(arguments.only or "", name)}
+        for size in SIZES:
+            for look in LOOKS:
+                shoot(browser, str(api.base_url.join("/")), wanted, size, look)
         browser.close()
     if arguments.keep:
         for picture, name in KEPT.items():
@@ -137,29 +135,28 @@ def liven(api: httpx.Client) -> dict[str, str]:
     }
 
 
-def shoot(browser: Browser, url: str, name: str, route: str) -> None:
-    for size, (width, height) in SIZES.items():
-        for look in LOOKS:
-            context = browser.new_context(
-                viewport={"width": width, "height": height}, color_scheme=look
-            )
-            page = context.new_page()
-            page.goto(f"{url}#{route}")
-            page.locator("[data-stream=live]").wait_for(state="attached")
-            expect(page.get_by_text("Loading…")).to_have_count(0)
-            if name == "sql":
-                ask(page)
-            page.wait_for_timeout(700)  # charts, and what slides in
-            page.screenshot(path=OUT / f"{name}-{size}-{look}.png")
-            context.close()
+def shoot(browser: Browser, url: str, routes: dict[str, str], size: str, look: Any) -> None:
+    width, height = SIZES[size]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=look)
+    page = context.new_page()
+    for name, route in routes.items():
+        page.goto(f"{url}#{route}")
+        page.locator("[data-stream=live]").wait_for(state="attached")
+        page.locator("main h1").wait_for()
+        expect(page.get_by_text("Loading…")).to_have_count(0)
+        if name == "sql":
+            ask(page)
+        page.wait_for_timeout(500)  # charts, and what slides in
+        page.screenshot(path=OUT / f"{name}-{size}-{look}.png")
+    context.close()
 
 
 def ask(page: Page) -> None:
     """The console shows what it answers."""
-    field = page.locator("main textarea").first
-    field.fill(QUERY)
-    field.press("Control+Enter")
-    page.locator("main table").first.wait_for()
+    editor = page.get_by_label("SQL", exact=True)
+    editor.fill(QUERY)
+    editor.press("Control+Enter")
+    page.get_by_label("Result").get_by_role("table").first.wait_for()
 
 
 def _items(api: httpx.Client, **query: str) -> list[dict[str, Any]]:
