@@ -31,7 +31,9 @@ OUT = ROOT / "build/screenshots"
 IMAGES = ROOT / "docs/images"
 SIZES = {"desktop": (1360, 850), "phone": (390, 844)}
 LOOKS: tuple[Any, ...] = ("light", "dark")
-QUERY = "SELECT job_name, state, count(*) AS runs\n  FROM runs\n GROUP BY job_name, state ORDER BY runs DESC"
+QUERY = """SELECT job_name, state, count(*) AS runs
+  FROM runs
+ GROUP BY job_name, state ORDER BY runs DESC"""
 # The pictures that the documents show: name of the picture → name of the file.
 KEPT = {
     "overview-desktop-light": "dashboard-overview",
