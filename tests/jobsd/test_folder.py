@@ -12,6 +12,7 @@ from rota.jobsd import load as loading
 from rota.jobsd.folder import ACTOR, ROOT_SECONDS, Folder
 from rota.model.run import Run
 from rota.model.schedule import Schedule
+from rota.sql.execute import Statements
 from rota.testing import TestApp
 from tests.jobsd.support import Jobs, Served, wait_until
 
@@ -413,3 +414,18 @@ def test_other_schedules_of_a_file_job_can_be_dropped(served: Served, jobs: Jobs
     served.app.control.drop("accounting")
     served.settle()
     assert served.app.control.schedules() == []
+
+
+def test_a_statement_that_drops_many_leaves_those_of_files(served: Served, jobs: Jobs) -> None:
+    jobs.sql("b_of_a_file")
+    served.load()
+    for name in ("a", "c"):
+        extra = Schedule(name=name, job="b_of_a_file", kind="every", expr="1h")
+        served.app.control.put_schedule(extra)
+    statements = Statements(served.app.control)
+    (drop,) = statements.parse("DROP SCHEDULES (SELECT name FROM schedules)")
+    assert len(statements.execute(drop).rows) == 2
+    assert [one.name for one in served.app.control.schedules()] == ["b_of_a_file"]
+    (drop,) = statements.parse("DROP SCHEDULE b_of_a_file")
+    with pytest.raises(Conflict, match="comes from"):
+        statements.execute(drop)

@@ -233,7 +233,8 @@ class Statements:
         )
         done = []
         for schedule in self._meant(statement):
-            with suppress(Unknown) if statement.schedule is None else nullcontext():
+            # Of many, one that is gone by now or belongs to a file does not keep the others.
+            with suppress(Unknown, Conflict) if statement.schedule is None else nullcontext():
                 after = act(schedule.name, statement.reason)
                 done.append(schedule if after is None else after)
         return show.changed(done, status="DROPPED" if statement.verb == DROP else None)
