@@ -23,7 +23,7 @@ from tests.web.support import WRONG, Site, fresh_id, serving
 
 PLACES = {
     "job": "nothing", "schedule": "nothing", "queue": "nothing", "run": fresh_id(),
-    "file": "nothing", "token": "0" * 16, "mark": "nothing",
+    "group": "0" * 16, "file": "nothing", "token": "0" * 16, "mark": "nothing",
 }  # fmt: skip
 STREAMS = ("/events", "/api/v1/runs/{run}/logs/stream")
 LOGIN = ("POST", "/api/v1/session")
