@@ -174,7 +174,7 @@ BAD = {
     "EXPLAIN SCHEDULE s COUNT 0": "COUNT 0 must be a whole number from 1 to 500",
     "EXPLAIN SCHEDULE s COUNT many": "COUNT 'many' must be a whole number",
     "EXPLAIN SELECT 1": "expected SCHEDULE after EXPLAIN, got 'SELECT' at 1:9",
-    "DELETE FROM runs": "PAUSE, RESUME, CANCEL, DROP",
+    "DELETE FROM runs": "PAUSE, RESUME, DROP, CANCEL",
     "SHOW JOBS SHOW JOBS": "expected the end of the statement after JOBS, got 'SHOW' at 1:11",
     "'": "the ' at 1:1 is never closed",
     "/* x": "the /* at 1:1 is never closed",
