@@ -274,6 +274,11 @@ def do_look(store: Store, clock: VirtualClock) -> None:
     store.recent_durations(["job", "other"], limit=20)
     store.recent_outcomes([1, 2, 3], limit=30)
     store.tail_logs(1, limit=10)
+    store.running_by_schedule()
+    store.ended_in_buckets(now, soon, seconds=60)
+    store.ended_by_job_in_buckets(now, soon, seconds=60, limit=100)
+    store.recent_fires(limit=10)
+    store.durations_of_schedule(3, limit=10)
 
 
 CALLS = [
@@ -310,6 +315,11 @@ SENT = {
         "recent_durations",
         "recent_outcomes",
         "audit_after",
+        "running_by_schedule",
+        "ended_in_buckets",
+        "ended_by_job_in_buckets",
+        "recent_fires",
+        "durations_of_schedule",
     },
 }
 

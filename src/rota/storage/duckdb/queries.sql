@@ -1512,7 +1512,7 @@ SELECT job, state, bucket, count(*) AS runs, sum(took) AS seconds FROM (
 
 -- name: recent_fires
 SELECT occurrence, created_at, due_at, started_at
-  FROM (SELECT * FROM {prefix}runs ORDER BY seq DESC LIMIT :limit) AS newest
+  FROM (SELECT * FROM {prefix}runs WHERE seq > 0 ORDER BY seq DESC LIMIT :limit) AS newest
  WHERE occurrence IS NOT NULL AND retry_of IS NULL;
 
 -- name: durations_of_schedule

@@ -709,7 +709,7 @@ UNION ALL SELECT 1 FROM {prefix}runs WHERE state = 'paused' AND job = :job
  LIMIT 1;
 
 -- name: running_by_schedule
-SELECT schedule_id, count(*) AS running FROM {prefix}runs
+SELECT schedule_id, count(*) AS running FROM {prefix}runs INDEXED BY {prefix}runs_lease
  WHERE state = 'running' AND schedule_id IS NOT NULL GROUP BY schedule_id;
 
 -------------------------------------------------------------------- control: what operators do
@@ -1349,7 +1349,7 @@ SELECT job, state, bucket, count(*) AS runs, sum(took) AS seconds FROM (
 
 -- name: recent_fires
 SELECT occurrence, created_at, due_at, started_at
-  FROM (SELECT * FROM {prefix}runs ORDER BY seq DESC LIMIT :limit) AS newest
+  FROM (SELECT * FROM {prefix}runs WHERE seq > 0 ORDER BY seq DESC LIMIT :limit) AS newest
  WHERE occurrence IS NOT NULL AND retry_of IS NULL;
 
 -- name: durations_of_schedule

@@ -23,13 +23,17 @@ const SPANS = [
 const BEFORE = 0.72; // of the stretch lies before now
 const STEPS = 120; // a following view moves on by so many parts, not with every second
 const BUCKETS = 160;
+const NEAR = 360 * MINUTE; // with more than that in sight, a run more or less is not seen
 const ROW = 30;
 const LANES = 3;
 
 export default function Timeline({ query }) {
   const [word, span] = SPANS.find(([word]) => word === query.span) ?? SPANS[1];
   const at = parse(query.at ?? null);
-  const { data, error, loading } = useLoad((signal) => look(span, at, signal), [span, at], { on: anything, every: 5 });
+  const { data: told, error } = useLoad((signal) => look(span, at, signal), [span, at], { on: anything, every: 5 });
+  // To count a month of a busy store takes seconds: what is known is drawn meanwhile.
+  const counted = useLoad((signal) => (told?.more_runs ? count(told, signal) : null), [told?.since, told?.until, told?.more_runs], { on: (event) => span <= NEAR && anything(event), every: Math.max(15, span / 2_000_000) });
+  const data = told && { ...told, density: told.more_runs ? counted.data : null };
   const shift = (parts) => setQuery({ at: new Date((at ?? serverNow()) + parts * span).toISOString() });
   const zoom = (next, middle = at) => setQuery({ span: next === "1h" ? null : next, at: middle === null ? null : new Date(middle).toISOString() });
   useKeys({ shift, zoom, word, follow: () => setQuery({ at: null }) });
@@ -53,9 +57,11 @@ async function look(span, at, signal) {
   const begin = at === null ? Math.ceil(serverNow() / step) * step - span * BEFORE : at - span / 2;
   const query = { since: new Date(begin).toISOString(), until: new Date(begin + span).toISOString() };
   const told = await get("/timeline", query, { signal });
-  const density = told.more_runs ? await get("/timeline/density", { ...query, buckets: BUCKETS }, { signal }) : null;
-  return { ...told, density, since: begin, until: begin + span };
+  return { ...told, since: begin, until: begin + span };
 }
+
+const count = ({ since, until }, signal) =>
+  get("/timeline/density", { since: new Date(since).toISOString(), until: new Date(until).toISOString(), buckets: BUCKETS }, { signal });
 
 function useKeys(does) {
   const kept = useRef(does);
@@ -103,7 +109,7 @@ function Picture({ data, words, zoom, word }) {
     <footer class="legend">
       ${["succeeded", "dead", "cancelled", "running"].map((state) => html`<span key=${state} class=${tone(state)}><span class="dot"></span>${state}</span>`)}
       <span><i class="sample"></i>to come, as long as it usually takes</span>
-      <span>${density ? `${total.toLocaleString("en")} runs ended, all counted: ${duration(density.seconds * 1000)} a cell; click one to look closer` : `${total.toLocaleString("en")} runs, one by one`}${density?.more ? "; there are more jobs than can be told" : ""}${data.more_coming ? "; hatched: it goes on like this" : ""}</span>
+      <span>${density ? `${total.toLocaleString("en")} runs ended, all counted: ${duration(density.seconds * 1000)} a cell; click one to look closer` : data.more_runs ? "the latest runs; counting all of them…" : `${total.toLocaleString("en")} runs, one by one`}${density?.more ? "; there are more jobs than can be told" : ""}${data.more_coming ? "; hatched: it goes on like this" : ""}</span>
     </footer>
   </section>`;
 }
@@ -185,6 +191,9 @@ function NowLine({ since, until }) {
 function Cells({ row, density, data, zoom, word }) {
   const canvas = useRef(null);
   const most = Math.max(1, ...row.cells.map((cell) => cell.succeeded + cell.dead + cell.cancelled));
+  const begin = parse(density.since_at);
+  const step = density.seconds * 1000;
+  const span = data.until - data.since;
   useEffect(() => {
     const draw = () => {
       const element = canvas.current;
@@ -195,8 +204,10 @@ function Cells({ row, density, data, zoom, word }) {
       const style = getComputedStyle(document.documentElement);
       const fill = (name) => style.getPropertyValue(`--${name}-fill`).trim();
       for (const cell of row.cells) {
-        const left = Math.floor((cell.at / BUCKETS) * width);
-        const right = Math.max(left + 1, Math.floor(((cell.at + 1) / BUCKETS) * width) - devicePixelRatio);
+        // They may have been counted for a stretch that has moved on since.
+        const x = (at) => Math.floor(((begin + at * step - data.since) / span) * width);
+        const left = x(cell.at);
+        const right = Math.max(left + 1, x(cell.at + 1) - devicePixelRatio);
         const all = cell.succeeded + cell.dead + cell.cancelled;
         // The height says how many; what died is never too thin to be seen.
         const tall = height * (0.3 + 0.7 * (Math.log1p(all) / Math.log1p(most)));
@@ -216,17 +227,17 @@ function Cells({ row, density, data, zoom, word }) {
     const themed = new MutationObserver(draw);
     themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     return () => { resized.disconnect(); themed.disconnect(); };
-  }, [row.cells]);
+  }, [row.cells, data.since, data.until]);
   const sum = (state) => row.cells.reduce((count, cell) => count + cell[state], 0);
-  const bucket = (event) => Math.floor((event.offsetX / event.target.clientWidth) * BUCKETS);
+  const bucket = (event) => Math.floor((data.since + (event.offsetX / event.target.clientWidth) * span - begin) / step);
   const hover = (event) => {
     const cell = row.cells.find((one) => one.at === bucket(event));
-    const from = data.since + bucket(event) * density.seconds * 1000;
-    event.target.title = cell ? `${row.job}, ${absolute(from)} and ${duration(density.seconds * 1000)} on:\n${cell.succeeded} succeeded, ${cell.dead} dead, ${cell.cancelled} cancelled\nbusy ${Math.round((cell.seconds / density.seconds) * 100)} % of the time` : "";
+    const from = begin + bucket(event) * step;
+    event.target.title = cell ? `${row.job}, ${absolute(from)} and ${duration(step)} on:\n${cell.succeeded} succeeded, ${cell.dead} dead, ${cell.cancelled} cancelled\nbusy ${Math.round((cell.seconds / density.seconds) * 100)} % of the time` : "";
   };
   const closer = (event) => {
     const smaller = SPANS[Math.max(0, SPANS.findIndex(([one]) => one === word) - 1)][0];
-    zoom(smaller, data.since + (bucket(event) + 0.5) * density.seconds * 1000);
+    zoom(smaller, begin + (bucket(event) + 0.5) * step);
   };
   return html`<canvas ref=${canvas} class="cells" role="img" onMouseMove=${hover} onClick=${closer}
     aria-label=${`${row.job}: ${sum("succeeded")} succeeded, ${sum("dead")} dead, ${sum("cancelled")} cancelled`}></canvas>`;
