@@ -44,7 +44,7 @@ PHASES = (
     Phase(name="faults", folders=("executors", "fault"), budget_minutes=5),
     Phase(name="jobs.d", folders=("jobsd",), budget_minutes=2),
     Phase(name="surfaces", folders=("api", "surface", "web", "docs"), budget_minutes=3),
-    Phase(name="browser", folders=("browser",), budget_minutes=3, spread=None),
+    Phase(name="browser", folders=("browser",), budget_minutes=3),
 )
 
 

@@ -17,7 +17,7 @@ RUN = """async () => (await axe.run(document, {resultTypes: ['violations']})).vi
         `${node.html.slice(0, 160)} ${node.any.map((check) => check.message).join(' ')}`)]
         .join('\\n    '))"""
 ROUTES = (
-    "/", "/timeline?span=6h", "/schedules", "/schedules/nightly", "/runs", "/runs/{dead}",
+    "/", "/timeline?span=6h", "/schedules", "/schedules/nightly", "/schedules/ticking", "/runs", "/runs/{dead}",
     "/runs/{bread}", "/jobs", "/jobs/broken", "/queues", "/workers", "/dead", "/sql", "/audit",
 )  # fmt: skip
 
@@ -26,6 +26,10 @@ ROUTES = (
 def lively(site: Site) -> dict[str, str]:
     site.finish("greet")
     site.post("/jobs/greet/runs", delay="1h")
+    site.post("/schedules", name="ticking", job="greet", every="1s")
+    with site.api.stream("GET", f"{site.url}/events") as events:  # until it has fired once
+        next(line for line in events.iter_lines() if '"schedule_name":"ticking"' in line)
+    site.post("/schedules/ticking/pause", reason="once is enough")
     return {"dead": site.finish("broken")["id"], "bread": site.finish("bread")["id"]}
 
 

@@ -15,7 +15,7 @@ export class Strip extends Component {
 
   render({ outcomes, most = 30, label }) {
     const shown = outcomes.slice(0, most).reverse();
-    return html`<span class="strip" role="img" aria-label="${label}: ${summary(shown)}">
+    return html`<span class="strip" role="group" aria-label="${label}: ${summary(shown)}">
       ${Array.from({ length: most - shown.length }, (_, at) => html`<span key=${`none${at}`} class="none"></span>`)}
       ${shown.map((one) => {
         const state = one.state ?? one.outcome;
