@@ -17,8 +17,9 @@ RUN = """async () => (await axe.run(document, {resultTypes: ['violations']})).vi
         `${node.html.slice(0, 160)} ${node.any.map((check) => check.message).join(' ')}`)]
         .join('\\n    '))"""
 ROUTES = (
-    "/", "/timeline?span=6h", "/schedules", "/schedules/nightly", "/schedules/ticking", "/runs", "/runs/{dead}",
-    "/runs/{bread}", "/jobs", "/jobs/broken", "/queues", "/workers", "/dead", "/sql", "/audit",
+    "/", "/timeline?span=6h", "/schedules", "/schedules/nightly", "/schedules/ticking", "/runs",
+    "/runs/{dead}", "/runs/{bread}", "/jobs", "/jobs/broken", "/queues", "/workers", "/dead",
+    "/sql", "/audit",
 )  # fmt: skip
 
 
