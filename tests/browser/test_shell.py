@@ -109,3 +109,16 @@ def test_nothing_but_the_files_of_the_dashboard_is_served(site: Site, name: str)
     assert found
     assert httpx.get(f"{site.url}{found[0]}{name}").status_code == 404
     assert httpx.get(f"{site.url}/static/{'0' * 16}/main.js").status_code == 404
+
+
+def test_whatever_goes_wrong_in_a_page_fails_its_test(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site).open()
+    tab.page.evaluate("console.error('boom')")
+    tab.page.evaluate(
+        "const made = document.createElement('script'); made.textContent = 'window.ran = 1';"
+        "document.body.append(made)"
+    )
+    with pytest.raises(AssertionError, match=r"boom[\s\S]*CSP: script-src"):
+        tab.check()
+    assert tab.page.evaluate("window.ran") is None
+    tab.faults.clear()
