@@ -114,10 +114,11 @@ def test_nothing_but_the_files_of_the_dashboard_is_served(site: Site, name: str)
 def test_whatever_goes_wrong_in_a_page_fails_its_test(site: Site, new_tab: Opening) -> None:
     tab = new_tab(site).open()
     tab.page.evaluate("console.error('boom')")
-    tab.page.evaluate(
-        "const made = document.createElement('script'); made.textContent = 'window.ran = 1';"
-        "document.body.append(made)"
-    )
+    with tab.page.expect_console_message(lambda message: message.text.startswith("CSP: ")):
+        tab.page.evaluate(
+            "const made = document.createElement('script'); made.textContent = 'window.ran = 1';"
+            "document.body.append(made)"
+        )
     with pytest.raises(AssertionError, match=r"boom[\s\S]*CSP: script-src"):
         tab.check()
     assert tab.page.evaluate("window.ran") is None
