@@ -173,7 +173,7 @@ def test_make_up_runs_both(cli: Cli, project: Path) -> None:
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     last = recipe.strip().splitlines()[-1]
-    assert last == f"cd examples && exec {ROOT}/.venv/bin/rota up hello:app"
+    assert last == f"cd examples && exec {ROOT}/.venv/bin/rota up --open-local hello:app"
     up = Up("hello:app")
     try:
         up.wait_for("heartbeat", "succeeded in")

@@ -136,8 +136,11 @@ class Execution:
         if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
             # The row has the reason of who asked for it.
             outcome = msgspec.structs.replace(outcome, reason=None)
-        if outcome.tells:
-            outcome = outcome.shown(self.context.secrets)
+        try:
+            if outcome.tells:
+                outcome = outcome.shown(self.context.secrets)
+        except Exception as fault:  # an executor's answer that is no text
+            outcome = Outcome(kind="failed", error=f"the outcome could not be stored: {fault}")
         if self.span is not None:
             tracing.end_attempt(self.span, outcome)
         try:
