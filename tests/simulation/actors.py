@@ -142,6 +142,7 @@ class Process:
         )
         ahead = world.rng.choice((0, 0, 1, 3))
         worker.pace.ahead = lambda now: ahead  # type: ignore[method-assign]
+        worker._add_thread = self._refuse_thread  # type: ignore[method-assign]
         worker.renew.monotonic = world.clock.monotonic
         worker.renew.renewed_at = world.clock.monotonic()
         self._loop("claim", worker.claim.step)
@@ -152,6 +153,10 @@ class Process:
         worker.loops = defaultdict(Waker)
         worker.loops.update({name: Waker(self._waker(name)) for name in self.loops})
         self.settler.on_put(self._waker("settle"))
+
+    def _refuse_thread(self) -> None:
+        """It would act without the baton, and no handler here needs one."""
+        raise Violation(f"{self.name} began a thread, though every handler runs without one")
 
     def _loop(self, role: str, step: Callable[[], float]) -> Actor:
         actor = Actor(f"{self.name}.{role}", step, role=role, process=self)

@@ -129,10 +129,9 @@ class Execution:
             if self.finished:
                 return
             self.finished = True
-            free = self.returned
-        self._tell(outcome, free=free)
+        self._tell(outcome)
 
-    def _tell(self, outcome: Outcome, *, free: bool) -> None:
+    def _tell(self, outcome: Outcome) -> None:
         if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
             # The row has the reason of who asked for it.
             outcome = msgspec.structs.replace(outcome, reason=None)
@@ -143,11 +142,7 @@ class Execution:
             outcome = Outcome(kind="failed", error=f"the outcome could not be stored: {fault}")
         if self.span is not None:
             tracing.end_attempt(self.span, outcome)
-        try:
-            self.owner.done(self, outcome)
-        finally:
-            if free:
-                self.owner.freed(self)
+        self.owner.done(self, outcome)
 
     def handler_returned(self, outcome: Outcome) -> None:
         """The slot is free when the handler is gone *and* the outcome is known."""
@@ -158,9 +153,10 @@ class Execution:
         with self.owner.guard:
             self.returned = True
             first, self.finished = not self.finished, True
-        if first:
-            self._tell(outcome, free=True)
-        else:
+        try:
+            if first:
+                self._tell(outcome)
+        finally:
             self.owner.freed(self)
 
     def stop(self, reason: StopReason) -> None:

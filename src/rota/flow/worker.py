@@ -332,9 +332,6 @@ class Worker:
                 self._call_another()
             return self._pop()
 
-    def _is_ours(self) -> bool:
-        return threading.current_thread() in self._threads
-
     def _retire(self) -> None:
         """Called with the guard held: this thread serves no longer, if it did."""
         if self._serving is threading.current_thread():
@@ -367,8 +364,7 @@ class Worker:
             self._busy -= execution.has_slot
             if self._stopping:
                 self._guard.notify_all()
-            elif self._waiting and not execution.threadless and not self._is_ours():
-                self._wake_threads()  # a thread of ours goes on by itself
+        # A thread goes on to the next run by itself, as does who found that one need not begin.
         if execution.threadless:
             self._begin_waiting()
         if len(self._waiting) <= self.pace.latest // 2 and self.free() > 0:
