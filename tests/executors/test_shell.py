@@ -29,29 +29,12 @@ from rota.model.redact import SHAPE_LENGTH
 from rota.model.secrets import NO_SECRETS, Secrets
 from tests.executors.conftest import Attempt, Port, is_gone, wait_until
 from tests.executors.shell_support import error, python, result, shell_context, shell_job
+from tests.support import family
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
-# Starts a child, one in a session of its own, and one by a double fork in a session of its own;
-# none of them ends by itself or by SIGTERM. Their ids are printed when all are there.
-FAMILY = """
-import os, signal, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-def stay(pipe):
-    os.write(pipe, f"{os.getpid()}\\n".encode())
-    while True: time.sleep(60)
-reads, writes = os.pipe()
-if os.fork() == 0: stay(writes)
-if os.fork() == 0:
-    os.setsid(); stay(writes)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0: stay(writes)
-    os._exit(0)
-pids = b""
-while pids.count(b"\\n") < 3: pids += os.read(reads, 100)
-print("pids", os.getpid(), *pids.decode().split(), flush=True)
-"""
+TELL = 'print("pids", os.getpid(), *pids.decode().split(), flush=True)\n'
+FAMILY = family.FAMILY + TELL
 AND_STAY = FAMILY + "\nwhile True: time.sleep(60)"
 
 

@@ -14,6 +14,7 @@ import rota
 from rota.model.job import Job
 from rota.model.retry import ONCE
 from tests.fault import poison
+from tests.support.family import FAMILY
 
 
 def _app(**settings: object) -> rota.Rota:
@@ -91,35 +92,22 @@ def stuck() -> rota.Rota:
     return poison.make_app("thread", slots=2, grace="1s")
 
 
-# A child, one in a session of its own, and one by a double fork in another: nothing but SIGKILL
-# ends them. A line of the file is written when all are there.
-FAMILY = """
-import os, signal, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-def stay(pipe):
-    os.write(pipe, f"{os.getpid()}\\n".encode())
-    while True: time.sleep(60)
-reads, writes = os.pipe()
-if os.fork() == 0: stay(writes)
-if os.fork() == 0:
-    os.setsid(); stay(writes)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0: stay(writes)
-    os._exit(0)
-pids = b""
-while pids.count(b"\\n") < 3: pids += os.read(reads, 100)
+# A line of the file is written when all of the family are there.
+TOLD_FAMILY = (
+    FAMILY
+    + """
 told = [os.environ["ROTA_ATTEMPT"], str(os.getpid()), str(os.getppid()), *pids.decode().split()]
 with open(sys.argv[1], "a") as file: file.write(" ".join(told) + "\\n")
 while True: time.sleep(60)
 """
+)
 
 
 def commands() -> rota.Rota:
     """A command with a family, under a short lease; beside a thread that forks."""
     app = _app(lease="2s", slots=2, executors={"shell": True})
     told = os.environ["ROTA_TEST_FAMILY"]
-    command = [sys.executable, "-I", "-S", "-c", FAMILY, told]
+    command = [sys.executable, "-I", "-S", "-c", TOLD_FAMILY, told]
     family = Job(name="family", executor="shell", spec={"command": command}, retry=ONCE)
     app.add_job(family)
     app.add_job(replace(family, name="brief", timeout=timedelta(seconds=3)))

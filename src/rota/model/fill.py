@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.errors import Invalid
-from rota.model.interpolate import INJECTED, RESERVED
+from rota.model import interpolate
+from rota.model.interpolate import INJECTED
 from rota.model.limits import VARIABLE_LENGTH
 from rota.model.redact import is_secret_name
 from rota.model.sql_lexer import LITERAL, VARIABLE
@@ -36,8 +37,7 @@ Put = Callable[[Variable, str], str]
 
 
 def readable(name: str) -> bool:
-    """Rota's own settings may hold secrets; what it tells a run does not."""
-    return not name.startswith(RESERVED) or name in TOLD
+    return interpolate.readable(name, TOLD)
 
 
 def parts(text: str) -> Iterator[str | Variable]:
@@ -93,19 +93,7 @@ def refuse_missing(texts: Iterable[str], values: Mapping[str, str]) -> None:
 
 
 def missing_message(names: Collection[str]) -> str:
-    unset = [name for name in names if readable(name)]
-    told = []
-    if unset:
-        are = (
-            "variables {} are not set; set them" if unset[1:] else "variable {} is not set; set it"
-        )
-        told.append(
-            are.format(", ".join(unset))
-            + f" in the environment, or give a default: ${{{unset[0]}:-…}}"
-        )
-    if hidden := [name for name in names if not readable(name)]:
-        told.append(f"{', '.join(hidden)} cannot be read by a job; only {', '.join(TOLD)} can")
-    return "; ".join(told)
+    return interpolate.missing_message(names, TOLD, "by a job")
 
 
 def secrets_in(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:

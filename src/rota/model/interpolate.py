@@ -41,9 +41,9 @@ class Use:
     line: int
 
 
-def readable(name: str) -> bool:
-    """Rota's own settings may hold secrets and are not for SQL; what it injects is."""
-    return not name.startswith(RESERVED) or name in INJECTED
+def readable(name: str, told: Collection[str] = INJECTED) -> bool:
+    """Rota's own settings may hold secrets and are not for jobs; what it tells a run is."""
+    return not name.startswith(RESERVED) or name in told
 
 
 def variable_of(name: str) -> str:
@@ -68,9 +68,11 @@ def missing(text: str, values: Mapping[str, str], dialect: str) -> tuple[str, ..
     )
 
 
-def missing_message(names: Collection[str]) -> str:
+def missing_message(
+    names: Collection[str], injected: Collection[str] = INJECTED, where: str = "in SQL"
+) -> str:
     """What to tell about all missing names at once."""
-    unset = [name for name in names if readable(name)]
+    unset = [name for name in names if readable(name, injected)]
     told = []
     if unset:
         are = (
@@ -80,8 +82,8 @@ def missing_message(names: Collection[str]) -> str:
             are.format(", ".join(unset))
             + f" in the environment, or give a default: ${{{unset[0]}:-…}}"
         )
-    if hidden := [name for name in names if not readable(name)]:
-        told.append(f"{', '.join(hidden)} cannot be read in SQL; only {', '.join(INJECTED)} can")
+    if hidden := [name for name in names if not readable(name, injected)]:
+        told.append(f"{', '.join(hidden)} cannot be read {where}; only {', '.join(injected)} can")
     return "; ".join(told)
 
 

@@ -7,10 +7,11 @@ tables of the same database are none of its business.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from rota.errors import Invalid
-from rota.model.limits import SELECT_COLUMNS, SELECT_ROW_BYTES
+from rota.model.limits import SELECT_BYTES, SELECT_COLUMNS, SELECT_ROW_BYTES
 from rota.model.sql_lexer import lex
 
 VIEWS: Final = (
@@ -58,6 +59,20 @@ def without_end(sql: str, dialect: str) -> str:
 def check_columns(count: int) -> None:
     if not 0 < count <= SELECT_COLUMNS:
         raise Invalid(f"the query gives {count:,} columns; it must give 1 to {SELECT_COLUMNS}")
+
+
+def bounded(sized: Iterable[tuple[Any, int]], limit: int) -> tuple[list[Any], bool]:
+    """The first rows, of which each comes with its bytes; and whether there were more."""
+    rows: list[Any] = []
+    left = SELECT_BYTES
+    for row, size in sized:
+        if size > SELECT_ROW_BYTES:
+            raise too_large()
+        left -= size
+        if len(rows) == limit or left < 0:
+            return rows, True
+        rows.append(row)
+    return rows, False
 
 
 def too_large() -> Invalid:

@@ -6,15 +6,16 @@ Before, the query is judged by what the server understands of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 
 from rota.errors import Invalid, RotaError, Unavailable
-from rota.model.limits import SELECT_BYTES, SELECT_ROW_BYTES
+from rota.model.limits import SELECT_ROW_BYTES
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, NUMBER, TEXT, Column, Result
 from rota.model.result import shown_rows as shown
-from rota.model.views import check_columns, refuse_names, too_large, without_end
+from rota.model.views import bounded, check_columns, refuse_names, without_end
 from rota.storage.postgres.connect import Address
 from rota.storage.postgres.faults import translate
 from rota.storage.postgres.judge import judge
@@ -70,7 +71,7 @@ def _select(
         for column in described
     )
     connection.cursor(binary=True).execute(_sized(query, len(columns)))
-    rows, more = _fetch(connection, limit)
+    rows, more = bounded(_fetch(connection), limit)
     return Result(columns=columns, rows=shown(rows), more=more)
 
 
@@ -87,19 +88,13 @@ def _sized(query: str, count: int) -> str:
     )
 
 
-def _fetch(connection: psycopg.Connection[Any], limit: int) -> tuple[list[Any], bool]:
-    rows: list[Any] = []
-    left, at_once = SELECT_BYTES, 1
+def _fetch(connection: psycopg.Connection[Any]) -> Iterator[tuple[list[Any], int]]:
+    """Every row with its bytes, fetched in batches that grow."""
+    at_once = 1
     while found := connection.execute(f"FETCH {at_once} FROM rows").fetchall():
         at_once = min(2 * at_once, ROWS_AT_ONCE)
         for *row, size in found:
-            if size > SELECT_ROW_BYTES:
-                raise too_large()
-            left -= size
-            if len(rows) == limit or left < 0:
-                return rows, True
-            rows.append(row)
-    return rows, False
+            yield row, size
 
 
 def _told(fault: psycopg.Error, address: Address, seconds: float) -> RotaError:

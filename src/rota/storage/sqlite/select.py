@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any
 
 from rota.errors import Invalid, Unavailable
-from rota.model.limits import SELECT_BYTES, SELECT_COLUMNS, SELECT_ROW_BYTES
+from rota.model.limits import SELECT_COLUMNS, SELECT_ROW_BYTES
 from rota.model.result import BOOLEAN, INTEGER, NUMBER, TEXT, Column, Result, shown_rows
-from rota.model.views import VIEWS, beyond_views, refuse_names, too_large
+from rota.model.views import VIEWS, beyond_views, bounded, refuse_names
 
 STEPS_BETWEEN_LOOKS = 10_000
 
@@ -61,7 +61,7 @@ def select(
         cursor = connection.execute(sql)
         if cursor.description is None:
             raise Invalid("only a SELECT can be asked here")
-        rows, more = _fetch(cursor, limit)
+        rows, more = bounded(((row, _size(row)) for row in cursor), limit)
         names = [column[0] for column in cursor.description]
         cursor.close()
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as fault:
@@ -79,18 +79,8 @@ def select(
     return Result(columns=columns, rows=shown, more=more)
 
 
-def _fetch(cursor: sqlite3.Cursor, limit: int) -> tuple[list[Any], bool]:
-    rows: list[Any] = []
-    left = SELECT_BYTES
-    for row in cursor:
-        size = sum(len(cell) if isinstance(cell, str | bytes) else 8 for cell in row)
-        if size > SELECT_ROW_BYTES:
-            raise too_large()
-        left -= size
-        if len(rows) == limit or left < 0:
-            return rows, True
-        rows.append(row)
-    return rows, False
+def _size(row: tuple[Any, ...]) -> int:
+    return sum(len(cell) if isinstance(cell, str | bytes) else 8 for cell in row)
 
 
 def _name_views(connection: sqlite3.Connection, schema: str) -> None:

@@ -9,6 +9,7 @@ import { STATES, TERMINAL } from "../parts/badge.js";
 import { bulk, title, told, verbsFor } from "../parts/bulk.js";
 import { Chip, Choice } from "../parts/chips.js";
 import { Empty } from "../parts/empty.js";
+import { Work, work } from "../parts/many.js";
 import { Card, Page } from "../parts/page.js";
 import { Progress, RunState, firstLine, jobLink, runLink, scheduleLink, withEvent } from "../parts/run-bits.js";
 import { Pager, Table } from "../parts/table.js";
@@ -39,6 +40,7 @@ export default function Runs({ query }) {
     { label: "What is said", grow: true, cell: (run) => html`<${Said} run=${run} />` },
   ];
   const filtered = FILTERS.some((one) => query[one]);
+  const busy = work.value !== null && !work.value.over;
   const empty = filtered
     ? html`<${Empty} title="No run matches"><button onClick=${() => setQuery(Object.fromEntries(FILTERS.map((one) => [one, null])))}>Take the filters off</button><//>`
     : html`<${Empty} title="There is no run yet">A schedule makes them when it is due; or run a job now: <code>rota run JOB</code><//>`;
@@ -49,7 +51,8 @@ export default function Runs({ query }) {
       <${Chip} name="job" query=${query} /><${Chip} name="schedule" query=${query} /><${Chip} name="queue" query=${query} />
     </div>
     ${can("operator") && query.state && data?.items.length > 0 && html`<div class="row bulk" role="group" aria-label="Everything that matches"><span class="muted">All that match:</span>
-      ${verbsFor(query.state).map((verb) => html`<button key=${verb} class=${verb === "delete" ? "danger" : ""} onClick=${async () => { if (await bulk(verb, filter)) { reload(); count.reload(); } }}>${title(verb)} all…</button>`)}</div>`}
+      ${verbsFor(query.state).map((verb) => html`<button key=${verb} class=${verb === "delete" ? "danger" : ""} disabled=${busy} onClick=${async () => { if (await bulk(verb, filter)) { reload(); count.reload(); } }}>${title(verb)} all…</button>`)}</div>`}
+    <${Work} />
     <${Card} flush label="Runs">
       <${Table} label="Runs" columns=${columns} rows=${data?.items} error=${error} loading=${loading} keyOf=${(run) => run.id} empty=${empty} />
       <${Pager} page=${data} query=${query} told=${count.data ? `${told(count.data)} ${query.state}` : null} />
