@@ -125,6 +125,20 @@ def test_a_queue_tells_its_depth_by_state_and_what_ended(store: Store, clock: Vi
     assert mail["ended_per_minute"] == 0.0
 
 
+def test_a_rate_looks_at_the_latest_runs_where_many_end(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.flow.lists.RATE_RUNS", 4)
+    for _ in range(2):
+        for _ in range(3):
+            enqueue(store)
+        for run in claim(store, 3):
+            settle(store, run)
+        clock.advance("1m")
+    (queue,) = control(store).queue_work()
+    assert queue["ended_per_minute"] == 2.0  # four in two minutes
+
+
 def test_the_audit_is_found_by_who_what_and_words(store: Store) -> None:
     put_job(store, "elsewhere", queue="mail")
     store.pause_queue("mail", "The Server moves", ADA)

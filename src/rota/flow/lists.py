@@ -20,7 +20,10 @@ from rota.storage.protocol import Storage
 
 JOB_STATUSES = ("enabled", "disabled", "broken")
 OPEN = ("queued", "running", "held", "waiting", "paused")
-RATE_SPAN = timedelta(minutes=5)
+MINUTE = timedelta(minutes=1)
+RATE_SPAN = 5 * MINUTE
+RATE_RUNS = 3_000  # looked at for a rate: where more end, a shorter span tells it as well
+SHORTEST_SPAN = timedelta(seconds=1)
 SCHEDULES_OF_ONE = 3
 
 
@@ -63,14 +66,15 @@ class ListsControl:
 
     def queue_work(self) -> list[dict[str, Any]]:
         """Every queue with how many runs it has in each state, and how many ended a minute."""
-        work = self.storage.queue_work(self.storage.now() - RATE_SPAN, depth=METRIC_DEPTH)
-        minutes = RATE_SPAN.total_seconds() / 60
+        now = self.storage.now()
+        work = self.storage.queue_work(now - RATE_SPAN, depth=METRIC_DEPTH, ended=RATE_RUNS)
+        span = max(now - work["since_at"], SHORTEST_SPAN)
         return [
             {
                 **queue,
                 "depths": {state: work["depths"].get((queue["name"], state), 0) for state in OPEN}
                 | {"queued": queue["queued"]},
-                "ended_per_minute": work["ended"].get(queue["name"], 0) / minutes,
+                "ended_per_minute": work["ended"].get(queue["name"], 0) / (span / MINUTE),
             }
             for queue in self.storage.list_queues(limit=PAGE)
         ]

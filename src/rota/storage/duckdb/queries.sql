@@ -946,11 +946,10 @@ UPDATE {prefix}queues SET paused = false, reason = NULL, paused_by = NULL, pause
 RETURNING name;
 
 -- name: list_queues
-SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at, count(r.seq) AS queued,
-       min(r.due_at) AS oldest_at
-  FROM {prefix}queues AS q
-  LEFT JOIN {prefix}runs AS r ON r.queue = q.name AND r.state = 'queued'
- GROUP BY ALL ORDER BY q.name LIMIT :limit;
+SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
+       (SELECT count(*) FROM (SELECT 1 AS one FROM {prefix}runs r
+                               WHERE r.state = 'queued' AND r.queue = q.name LIMIT :depth) AS waiting) AS queued
+  FROM {prefix}queues q ORDER BY q.name LIMIT :limit;
 
 -- name: set_meta
 MERGE INTO {prefix}meta AS m USING (SELECT :key AS key, :value AS value) AS a ON m.key = a.key
@@ -1568,17 +1567,22 @@ SELECT v.job, v.seen_at FROM {prefix}job_versions v
  WHERE j.name IN (SELECT unnest(from_json_strict(:names, '["VARCHAR"]')));
 
 -- name: ended_by_queue
--- No further than the limit in each state, from the index of what has ended.
-SELECT queue, count(*) AS runs FROM (
-    SELECT * FROM (SELECT queue FROM {prefix}runs
-                    WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
-                      AND finished_at >= :since_at LIMIT :limit) AS succeeded
-    UNION ALL SELECT * FROM (SELECT queue FROM {prefix}runs
-                    WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
-                      AND finished_at >= :since_at LIMIT :limit) AS dead
-    UNION ALL SELECT * FROM (SELECT queue FROM {prefix}runs
-                    WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
-                      AND finished_at >= :since_at LIMIT :limit) AS cancelled
+-- The latest of each state from the index of what has ended, then the latest of all of them.
+SELECT queue, count(*) AS runs, min(finished_at) AS first_at FROM (
+    SELECT * FROM (
+        SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs
+                        WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+                          AND finished_at >= :since_at
+                        ORDER BY finished_at DESC LIMIT :limit) AS succeeded
+        UNION ALL SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs
+                        WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+                          AND finished_at >= :since_at
+                        ORDER BY finished_at DESC LIMIT :limit) AS dead
+        UNION ALL SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs
+                        WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+                          AND finished_at >= :since_at
+                        ORDER BY finished_at DESC LIMIT :limit) AS cancelled
+    ) AS each ORDER BY finished_at DESC LIMIT :limit
 ) AS ended GROUP BY queue;
 
 -- name: find_audit

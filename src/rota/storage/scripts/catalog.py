@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from rota.model.job import Job
+from rota.model.limits import METRIC_DEPTH
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.base import Script
@@ -72,7 +73,14 @@ class CatalogScript(Script):
         return self.engine.read(lambda tx: tx.all("list_locks", limit=limit))
 
     def list_queues(self, *, limit: int) -> list[Row]:
-        found = self.engine.read(lambda tx: tx.all("list_queues", limit=limit))
-        for row in found:
-            row["paused"] = bool(row["paused"])
-        return found
+        """Every queue with how many runs are queued in it, counted up to METRIC_DEPTH."""
+
+        def read(tx: Transaction) -> list[Row]:
+            oldest = {row["queue"]: row["due_at"] for row in tx.all("oldest_queued")}
+            found = tx.all("list_queues", limit=limit, depth=METRIC_DEPTH)
+            for row in found:
+                row["paused"] = bool(row["paused"])
+                row["oldest_at"] = oldest.get(row["name"])
+            return found
+
+        return self.engine.read(read)

@@ -67,16 +67,19 @@ class ListsScript(Script):
         found = self.engine.read(lambda tx: tx.all("good_versions", names=sorted(names)))
         return {row["job"]: row["seen_at"] for row in found}
 
-    def queue_work(self, since_at: datetime, *, depth: int) -> Row:
-        """By queue: how many runs of each state that has not ended there are, and how many ended
-        since. No state is counted further than `depth`."""
+    def queue_work(self, since_at: datetime, *, depth: int, ended: int) -> Row:
+        """By queue: how many runs of each state that has not ended there are, no further than
+        `depth`, and how many ended since. That goes back no more than `ended` runs in all; the
+        `since_at` of the answer says when the first of them ended."""
 
         def read(tx: Transaction) -> Row:
             depths = tx.all("queue_depths", depth=depth)
-            ended = tx.all("ended_by_queue", since_at=since_at, limit=depth)
+            latest = tx.all("ended_by_queue", since_at=since_at, limit=ended)
+            all_of_them = sum(row["runs"] for row in latest) < ended
             return {
                 "depths": {(row["queue"], row["state"]): row["runs"] for row in depths},
-                "ended": {row["queue"]: row["runs"] for row in ended},
+                "ended": {row["queue"]: row["runs"] for row in latest},
+                "since_at": since_at if all_of_them else min(row["first_at"] for row in latest),
             }
 
         return self.engine.read(read)

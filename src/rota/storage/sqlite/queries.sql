@@ -790,8 +790,8 @@ RETURNING name;
 
 -- name: list_queues
 SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
-       (SELECT count(*) FROM {prefix}runs r WHERE r.state = 'queued' AND r.queue = q.name) AS queued,
-       (SELECT min(due_at) FROM {prefix}runs r WHERE r.state = 'queued' AND r.queue = q.name) AS oldest_at
+       (SELECT count(*) FROM (SELECT 1 AS one FROM {prefix}runs r
+                               WHERE r.state = 'queued' AND r.queue = q.name LIMIT :depth) AS waiting) AS queued
   FROM {prefix}queues q ORDER BY q.name LIMIT :limit;
 
 -- name: set_meta
@@ -1405,17 +1405,22 @@ SELECT v.job, v.seen_at FROM {prefix}job_versions v
  WHERE j.name IN (SELECT value FROM json_each(:names));
 
 -- name: ended_by_queue
--- No further than the limit in each state, from the index of what has ended.
-SELECT queue, count(*) AS runs FROM (
-    SELECT * FROM (SELECT queue FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
-                      AND finished_at >= :since_at LIMIT :limit) AS succeeded
-    UNION ALL SELECT * FROM (SELECT queue FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
-                      AND finished_at >= :since_at LIMIT :limit) AS dead
-    UNION ALL SELECT * FROM (SELECT queue FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
-                      AND finished_at >= :since_at LIMIT :limit) AS cancelled
+-- The latest of each state from the index of what has ended, then the latest of all of them.
+SELECT queue, count(*) AS runs, min(finished_at) AS first_at FROM (
+    SELECT * FROM (
+        SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs INDEXED BY {prefix}runs_finished
+                        WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+                          AND finished_at >= :since_at
+                        ORDER BY finished_at DESC LIMIT :limit) AS succeeded
+        UNION ALL SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs INDEXED BY {prefix}runs_finished
+                        WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+                          AND finished_at >= :since_at
+                        ORDER BY finished_at DESC LIMIT :limit) AS dead
+        UNION ALL SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs INDEXED BY {prefix}runs_finished
+                        WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+                          AND finished_at >= :since_at
+                        ORDER BY finished_at DESC LIMIT :limit) AS cancelled
+    ) AS each ORDER BY finished_at DESC LIMIT :limit
 ) AS ended GROUP BY queue;
 
 -- name: find_audit

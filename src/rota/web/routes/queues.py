@@ -13,7 +13,8 @@ routes = Routes("queues")
 
 class Queue(Telling):
     """`depths`: how many runs it has in each state that has not ended; beyond 100,000 runs of a
-    state, of all queues together, they are not counted. `ended_per_minute`: over five minutes."""
+    state, of all queues together, they are not counted. `ended_per_minute`: over five minutes, or
+    over the latest 3,000 runs when more have ended in them."""
 
     name: str
     paused: bool
