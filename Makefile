@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock screenshots lock clean
+.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock screenshots docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -63,16 +63,26 @@ bench: $(BENCH)/.installed ## Measure Rota beside its peers, three rounds; write
 bench-quick: $(BENCH)/.installed ## The same in five minutes: one short round, the main peers
 	@$(BENCH)/bin/python benchmarks/run.py --quick
 
-bench-lock: $(READY) ## Pin the newest versions of the peers in benchmarks/requirements.txt
+bench-# The variable leaves out the theme's notice about the next MkDocs: decision 0050 knows of it.
+docs: $(READY) ## Build the docs as a site in build/site, without network; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "open build/site/index.html, or: $(BIN)/python -m http.server --directory build/site"
+
+lock: $(READY) ## Pin the newest versions of the peers in benchmarks/requirements.txt
 	$(PIP) install --quiet uv
 	UV_CUSTOM_COMPILE_COMMAND="make bench-lock" $(BIN)/uv pip compile --quiet --upgrade --universal \
 		--system-certs --python-version 3.11 --extra postgres pyproject.toml \
 		benchmarks/requirements.in --output-file benchmarks/requirements.txt
 
+# The variable leaves out the theme's notice about the next MkDocs: decision 0050 knows of it.
+docs: $(READY) ## Build the docs as a site in build/site, without network; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "open build/site/index.html, or: $(BIN)/python -m http.server --directory build/site"
+
 lock: $(READY) ## Pin the newest versions of all dependencies in requirements-dev.lock
 	$(PIP) install --quiet uv
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal --system-certs \
-		--python-version 3.11 --extra all --group dev pyproject.toml --output-file requirements-dev.lock
+		--python-version 3.11 --extra all --group dev --group docs pyproject.toml --output-file requirements-dev.lock
 
 clean: ## Remove the environment, caches and builds
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

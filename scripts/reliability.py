@@ -25,6 +25,10 @@ BEGINNING = """\
 `make faults` kills, freezes, starves, cuts off and crashes real processes and servers under load,
 and judges what is left. It wrote this page."""
 
+NOTHING = """\
+**No campaign is recorded here.** The next one puts its date, commit and versions, the count of each
+fault, every seed and every violation in this place."""
+
 PROMISE = """\
 ## What is promised, and what is not
 
@@ -106,8 +110,10 @@ def page(about: Mapping[str, str], results: Sequence[Result], *, left: int) -> s
 
 
 def summary(about: Mapping[str, str], results: Sequence[Result], left: int) -> str:
+    if not results:
+        return NOTHING
     days = sorted({one["day"] for one in results if "day" in one})
-    span = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "nothing was run"
+    span = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "no date"
     versions = [f"{NAMES.get(name, name)} {about[name]}" for name in VERSIONS if name in about]
     hours = sum(one["seconds"] for one in results) / 3600
     lines = [
@@ -170,7 +176,7 @@ def violations_list(results: Sequence[Result]) -> str:
         task = one["task"]
         lines = "\n".join(one["violations"]).splitlines()[:SHOWN_LINES]
         texts.append(
-            f"`{task['part']}`, {NAMES[task['engine']]}, seed {task['seed']}:\n\n```\n"
+            f"`{task['part']}`, {NAMES[task['engine']]}, seed {task['seed']}:\n\n```text\n"
             + "\n".join(lines)
             + "\n```"
         )

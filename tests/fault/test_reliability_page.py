@@ -79,7 +79,7 @@ def test_it_promises_what_can_be_defended_and_tells_how_to_run_it_again() -> Non
 
 
 def test_nothing_was_run_is_a_page_too() -> None:
-    assert "nothing was run" in page(ABOUT, [], left=9)
+    assert "No campaign is recorded here" in page(ABOUT, [], left=9)
 
 
 def test_seeds_that_were_left_out_are_not_claimed() -> None:
