@@ -32,12 +32,14 @@ def busy(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
         yield site
 
 
-def try_out(site: Site, *options: str, role: str | None = "admin", examples: int = 1) -> None:
+def try_out(
+    site: Site, *options: str, role: str | None = "admin", examples: int = 1, workers: str = "2"
+) -> None:
     shown = [] if role is None else ["-H", f"Authorization: Bearer {site.tokens[role]}"]
     done = subprocess.run(
         [
             COMMAND, "--config-file", RULES, "run", f"{site.url}/api/v1/openapi.json", *shown,
-            "--checks", "all", "--max-examples", str(examples), "--seed", "1", "--workers", "2",
+            "--checks", "all", "--max-examples", str(examples), "--seed", "1", "--workers", workers,
             "--generation-database", "none", "--suppress-health-check", "all", "--no-shrink",
             "--request-timeout", "30", "--warnings", "off", "--no-color", *options,
         ],
@@ -74,4 +76,5 @@ def test_a_token_that_is_revoked_on_the_way_is_no_finding(busy: Site) -> None:
 def test_long_and_on_every_engine_nothing_is_found(
     database: str, busy: Site, role: str | None
 ) -> None:
-    try_out(busy, "--exclude-path-regex", NOT_TRIED, role=role, examples=30)
+    # One worker: with more, Python 3.11's parser ends now and then in an error of its own.
+    try_out(busy, "--exclude-path-regex", NOT_TRIED, role=role, examples=30, workers="1")

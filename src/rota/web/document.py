@@ -28,6 +28,7 @@ ALWAYS = {
     "400": "The request cannot be read.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
+    "414": "The URL is too long.",
     "421": "The name in Host is none of this server.",
     "422": "A value breaks a rule, or a parameter is unknown.",
     "429": "Too many wrong tokens from this address.",
