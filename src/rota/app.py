@@ -637,11 +637,8 @@ class Rota:
         )
 
     def _enqueued(self) -> None:
-        """There is work: the worker here looks at once, others by the wake channel."""
         if self._service is not None:
-            self._service.wake_workers()
-        else:
-            self.storage.notify()
+            self._service.wake_worker()
 
     def _changed(self) -> None:
         if self._service is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rota.storage.store import Store
-from tests.conformance.support import Place, enqueue, new_run
+from tests.conformance.support import Place, enqueue, enqueue_many, new_run
 
 SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working one
 
@@ -32,7 +32,20 @@ def test_another_process_wakes_us(place: Place, woken: threading.Event, times: i
     for _ in range(times):
         woken.clear()
         enqueue(other)
-        other.notify()
+        assert woken.wait(SOON_SECONDS)
+
+
+@pytest.mark.parametrize("with_it", [True, False])
+def test_who_enqueues_alike_wakes_us_every_time(
+    place: Place, woken: threading.Event, with_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PostgreSQL with what is committed; or behind it, where others were told just before."""
+    other = place.open()
+    if place.engine == "postgres":
+        monkeypatch.setattr(other.engine._notifier, "may_send", lambda: with_it)
+    for _ in range(5):  # the first ones are sent before their statement is prepared
+        woken.clear()
+        enqueue_many(other, 1)
         assert woken.wait(SOON_SECONDS)
 
 

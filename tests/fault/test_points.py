@@ -144,9 +144,9 @@ def witness(database: str, monkeypatch: pytest.MonkeyPatch) -> Witness:
 
     run, simple = Session.run, Session.simple
 
-    def run_traced(session: Session, statement: Statement, bound: Any) -> Any:
+    def run_traced(session: Session, statement: Statement, bound: Any, then: Any = None) -> Any:
         witness.statement(statement.numbered.decode())
-        return run(session, statement, bound)
+        return run(session, statement, bound, then)
 
     def simple_traced(session: Session, sql: bytes) -> None:
         witness.statement(sql.decode())

@@ -66,7 +66,8 @@ NO_OPTIONS = Options()
 
 
 class Enqueue:
-    """`enqueued` is told when runs were made, so that a worker in this process wakes at once."""
+    """`enqueued` is told when runs were made, so that a worker in this process wakes at once; the
+    storage wakes those of the others."""
 
     def __init__(
         self, storage: Storage, *, enqueued: Callable[[], None], created_by: str | None = None
@@ -122,7 +123,7 @@ class Enqueue:
             self._queues.add(template.queue)
         if connection is not None:
             return self.storage.enqueue_on(connection, new_runs, notify=notify)
-        answers = self._insert(new_runs)
+        answers = self._insert(new_runs, notify)
         if notify:
             self.enqueued()
         return answers
@@ -151,15 +152,15 @@ class Enqueue:
         self.enqueued()
         return answer
 
-    def _insert(self, new_runs: Sequence[NewRun]) -> list[Enqueued]:
+    def _insert(self, new_runs: Sequence[NewRun], notify: bool = True) -> list[Enqueued]:
         try:
-            return self.storage.enqueue(new_runs)
+            return self.storage.enqueue(new_runs, notify=notify)
         except Unavailable as fault:
             if not fault.maybe_committed:
                 raise
         # The commit got no answer. The ids are ours: the rows tell, and if they are not there
         # the same insert can be sent once more.
-        return self.storage.enqueue(new_runs)
+        return self.storage.enqueue(new_runs, notify=notify)
 
     def _template(self, job: Job, options: Options) -> NewRun:
         """What all runs of one call share; made once for calls without options."""

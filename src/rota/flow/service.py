@@ -166,16 +166,19 @@ class Service:
             self.worker.stop(grace)
         self.events.stop(LOOP_STOP_SECONDS)
 
-    def wake_workers(self) -> None:
-        """There is work: the worker here looks at once, those elsewhere by the wake channel."""
+    def wake_worker(self) -> None:
+        """There is work: the worker here looks at once."""
         if self.worker is not None:
             self.worker.wake()
+
+    def wake_workers(self) -> None:
+        """The same, and those elsewhere by the wake channel."""
+        self.wake_worker()
         self.storage.notify()
 
     def wake_settled(self) -> None:
         """A settle may have handed on a slot, or set a run to be tried again."""
-        if self.worker is not None:
-            self.worker.wake()
+        self.wake_worker()
         if "promote" in self.loops:
             self.loops["promote"].wake()
 

@@ -142,9 +142,15 @@ class PostgresEngine:
         """A transaction that is one statement with plain parameters, in one round trip."""
         return self._single(name, statement, lambda tx: tx._execute_tuples(statement, params))
 
-    def single_bound(self, name: str, statement: str, bound: dict[str, str | None]) -> None:
-        """The same with parameters that are PostgreSQL's text already, and no answer."""
-        self._single(name, statement, lambda tx: tx.execute_bound(statement, bound))
+    def single_bound(
+        self, name: str, statement: str, bound: dict[str, str | None], *, notify: bool
+    ) -> None:
+        """The same with parameters that are PostgreSQL's text already, and no answer. With
+        `notify` others are told in the same round trip, unless they were told just now."""
+        said = self._told() if notify and self._notifier.may_send() else None
+        self._single(name, statement, lambda tx: tx.execute_bound(statement, bound, said))
+        if notify and said is None:
+            self.notify()
 
     def _single(
         self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Any]]
@@ -343,14 +349,13 @@ class PostgresEngine:
         self._notifier.notify()
 
     def _send(self, payload: str | None = None) -> None:
-        """A hint: nobody waits until it is on disk."""
-        told = self._token if payload is None else payload
-        # Neither name nor payload is anybody's text: a checked schema, and hexadecimal digits.
-        notify = f"""NOTIFY "{self.channel}", '{told}'"""
         with self._pool.lend() as connection:
-            connection.simple(
-                f"BEGIN; SET LOCAL synchronous_commit = off; {notify}; COMMIT".encode()
-            )
+            connection.simple(self._told(payload))
+
+    def _told(self, payload: str | None = None) -> bytes:
+        """It changes no row, so that the server does not wait for its disk either."""
+        # Neither name nor payload is anybody's text: a checked schema, and hexadecimal digits.
+        return f"""NOTIFY "{self.channel}", '{payload or self._token}'""".encode()
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         listener = Listener(self.address.connect, self.channel, wake, ignore=self._token)

@@ -8,13 +8,15 @@ once a connection, and its parameters are text already: a round trip takes half 
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import DiagnosticField, ExecStatus, Format
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 from psycopg.rows import TupleRow
 
 from rota.storage.statements import parameters, to_numbered, to_pyformat
@@ -67,23 +69,27 @@ class Session(psycopg.Connection[TupleRow]):
             return False
         return not self._poll.poll(0)
 
-    def run(self, statement: Statement, bound: Mapping[str, str | None]) -> PGresult:
-        """One round trip, from the third use on with a plan that is made already."""
+    def run(
+        self, statement: Statement, bound: Mapping[str, str | None], then: bytes | None = None
+    ) -> PGresult:
+        """One round trip, from the third use on with a plan that is made already. `then` follows
+        in a transaction of its own; what becomes of it is nobody's concern."""
         values = [
             None if (value := bound[name]) is None else value.encode() for name in statement.order
         ]
+        ask = self._ask if then is None else partial(self._ask_and_say, then)
         handle = statement.handle
         uses = self._uses.get(handle, 0) + 1
         if not self.prepares or uses < PREPARE_AT:
             self._uses[handle] = uses
-            return self._ask(
+            return ask(
                 self.pgconn.send_query_params, statement.numbered, values, None, None, Format.BINARY
             )
         if uses == PREPARE_AT:
             self._ask(self.pgconn.send_prepare, handle, statement.numbered)
             self._uses[handle] = uses
         try:
-            return self._ask(self.pgconn.send_query_prepared, handle, values, None, Format.BINARY)
+            return ask(self.pgconn.send_query_prepared, handle, values, None, Format.BINARY)
         except psycopg.Error as fault:
             if fault.sqlstate in STALE_PLAN:
                 self.close()  # its other plans are no better
@@ -113,29 +119,58 @@ class Session(psycopg.Connection[TupleRow]):
         """Send, and wait for the answer. After an interrupt nobody knows what the server does
         with it, so the connection is closed."""
         pgconn = self.pgconn
-        try:
+        with self._unless_interrupted():
             send(*args)
-            while pgconn.flush():  # the server reads more slowly than we send
-                self._wait_to_send()
-            while pgconn.is_busy():
-                if self._poll.poll(WAIT_MILLISECONDS):
-                    pgconn.consume_input()
+            self._flush()
+            self._await_answer()
             result = last = pgconn.get_result()
             while last is not None:
                 if last.status not in _ANSWERED:
                     result = last
                 last = pgconn.get_result()
+        return _checked(result)
+
+    def _ask_and_say(self, said: bytes, send: Callable[..., None], *args: Any) -> PGresult:
+        """The same, and say something behind it without waiting for the answer."""
+        pgconn = self.pgconn
+        answers: list[PGresult] = []
+        with self._unless_interrupted():
+            pgconn.enter_pipeline_mode()
+            send(*args)
+            pgconn.pipeline_sync()
+            pgconn.send_query_params(said, None)
+            pgconn.pipeline_sync()
+            self._flush()
+            while sum(one.status == ExecStatus.PIPELINE_SYNC for one in answers) < 2:
+                self._await_answer()
+                if (answer := pgconn.get_result()) is not None:
+                    answers.append(answer)
+                if pgconn.status != ConnStatus.OK:
+                    break
+            else:
+                pgconn.exit_pipeline_mode()
+        if not answers:
+            raise psycopg.OperationalError(pgconn.get_error_message())
+        return _checked(answers[0])
+
+    @contextmanager
+    def _unless_interrupted(self) -> Iterator[None]:
+        try:
+            yield
         except psycopg.Error:
             raise
         except BaseException:
             self.close()
             raise
-        assert result is not None
-        if result.status in _ANSWERED:
-            return result
-        if result.error_field(DiagnosticField.SQLSTATE) is None:  # the connection itself broke
-            raise psycopg.OperationalError(result.get_error_message())
-        raise error_from_result(result)
+
+    def _flush(self) -> None:
+        while self.pgconn.flush():  # the server reads more slowly than we send
+            self._wait_to_send()
+
+    def _await_answer(self) -> None:
+        while self.pgconn.is_busy():
+            if self._poll.poll(WAIT_MILLISECONDS):
+                self.pgconn.consume_input()
 
     def _wait_to_send(self) -> None:
         """Both ways: a server that waits for us to read would not read either."""
@@ -146,3 +181,13 @@ class Session(psycopg.Connection[TupleRow]):
                     self.pgconn.consume_input()
         finally:
             self._poll.modify(self.pgconn.socket, select.POLLIN)
+
+
+def _checked(result: PGresult | None) -> PGresult:
+    """The answer, or what the server holds against it."""
+    assert result is not None
+    if result.status in _ANSWERED:
+        return result
+    if result.error_field(DiagnosticField.SQLSTATE) is None:  # the connection itself broke
+        raise psycopg.OperationalError(result.get_error_message())
+    raise error_from_result(result)

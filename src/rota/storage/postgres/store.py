@@ -153,7 +153,7 @@ class PostgresStore(Store):
             connection, lambda tx: self._insert(tx, new_runs), notify=notify
         )
 
-    def _enqueue_alike(self, new_runs: Alike) -> list[Enqueued]:
+    def _enqueue_alike(self, new_runs: Alike, notify: bool) -> list[Enqueued]:
         """One round trip, with what all of them share bound once."""
         template, bound = self._bound
         if template is not new_runs.template:
@@ -165,7 +165,7 @@ class PostgresStore(Store):
             name, own = "insert_run", {"id": ids[0], "args": bind(args[0])}
         else:
             name, own = "insert_alike_runs", {"id": array(ids), "args": array(args)}
-        self.engine.single_bound("enqueue", name, {**bound, **own})
+        self.engine.single_bound("enqueue", name, {**bound, **own}, notify=notify)
         return [Enqueued(id, True) for id in ids]
 
     def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:

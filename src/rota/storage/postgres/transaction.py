@@ -57,14 +57,18 @@ class PostgresTransaction(Probed):
     ) -> list[tuple[Any, ...]]:
         return self._execute_tuples(name, columns)  # a list is bound as an array
 
-    def execute_bound(self, name: str, bound: dict[str, str | None]) -> list[tuple[Any, ...]]:
-        return self._answer(self.engine.statements[name], bound, True)
+    def execute_bound(
+        self, name: str, bound: dict[str, str | None], then: bytes | None = None
+    ) -> list[tuple[Any, ...]]:
+        return self._answer(self.engine.statements[name], bound, True, then)
 
-    def _answer(self, statement: Statement, bound: dict[str, Any], tuples: bool) -> list[Any]:
+    def _answer(
+        self, statement: Statement, bound: dict[str, Any], tuples: bool, then: bytes | None = None
+    ) -> list[Any]:
         bound["now"] = self.now
         session = self._session
         if session is not None:
-            result = session.run(statement, bound)
+            result = session.run(statement, bound, then)
             self._changed = result.command_tuples or 0
             return session.tuples(result) if tuples else session.rows(result)
         cursor = self.cursor

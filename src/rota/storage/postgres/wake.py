@@ -35,8 +35,19 @@ class Notifier:
         self._send = send
         self._changed = threading.Condition()
         self._asked = False
+        self._sent_at = float("-inf")
         self._closing = False
         self._thread: threading.Thread | None = None
+
+    def may_send(self) -> bool:
+        """True if nobody has sent one for a while: then the caller sends it with what he commits.
+        Else he asks for it by `notify` when he has."""
+        with self._changed:
+            now = time.monotonic()
+            if now - self._sent_at < QUIET_SECONDS:
+                return False
+            self._sent_at = now
+            return True
 
     def notify(self) -> None:
         with self._changed:
@@ -60,13 +71,15 @@ class Notifier:
         while self._next():
             with suppress(psycopg.Error, RotaError):  # others look on their own within a second
                 self._send()
-            time.sleep(QUIET_SECONDS)
 
     def _next(self) -> bool:
         with self._changed:
             while not (self._asked or self._closing):
                 self._changed.wait()
+            while (early := self._sent_at + QUIET_SECONDS - time.monotonic()) > 0:
+                self._changed.wait(early)
             asked, self._asked = self._asked, False
+            self._sent_at = time.monotonic()
             return asked
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rota.model.run import Alike, Enqueued, NewRun
@@ -12,21 +12,30 @@ from rota.storage.scripts.admit import AdmitScript
 
 
 class EnqueueScript(AdmitScript):
-    def enqueue(self, new_runs: Sequence[NewRun]) -> list[Enqueued]:
-        """Insert runs in one transaction of our own, which may take free slots."""
+    def enqueue(self, new_runs: Sequence[NewRun], *, notify: bool = True) -> list[Enqueued]:
+        """Insert runs in one transaction of our own, which may take free slots. `notify` wakes
+        the workers of other processes."""
         if isinstance(new_runs, Alike) and new_runs.template.wanted_key is None:
-            return self._enqueue_alike(new_runs)
+            return self._enqueue_alike(new_runs, notify)
 
         def work(tx: Transaction) -> list[Enqueued]:
             answers = self._insert(tx, new_runs)
             self._admit_keys(tx, {run.wanted_key for run in new_runs if run.wanted_key})
             return answers
 
-        return self.engine.write("enqueue", work)
+        return self._enqueue(work, notify)
 
-    def _enqueue_alike(self, new_runs: Alike) -> list[Enqueued]:
+    def _enqueue_alike(self, new_runs: Alike, notify: bool) -> list[Enqueued]:
         """Nothing to decide: the ids are the caller's, so that a repeat inserts nothing."""
-        return self.engine.write("enqueue", lambda tx: self._insert(tx, new_runs))
+        return self._enqueue(lambda tx: self._insert(tx, new_runs), notify)
+
+    def _enqueue(
+        self, work: Callable[[Transaction], list[Enqueued]], notify: bool
+    ) -> list[Enqueued]:
+        answers = self.engine.write("enqueue", work)
+        if notify:
+            self.engine.notify()
+        return answers
 
     def enqueue_on(
         self, connection: Any, new_runs: Sequence[NewRun], *, notify: bool = True
