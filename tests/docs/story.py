@@ -1,24 +1,40 @@
 """Run a page: write its files, call its commands, compare what they answer.
 
-A block whose first line is "```LANGUAGE PATH" is a file. A block "```console" has commands after
-`$ ` and below each what it answers; `…` stands for anything, and alone on a line for any lines.
-RUN in a command is the latest run.
+A block whose first line is "```LANGUAGE PATH" is a file; one with an absolute path is the file of
+that name in deploy/, word for word. A block "```console" has commands after `$ ` and below each
+what it answers; `…` stands for anything, and alone on a line for any lines. A command that only
+looks is repeated until it answers so. `^C` stops the latest `rota up` of the page. RUN in a command
+is the latest run. "```text" is for people alone.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.jobsd.support import wait_until
-from tests.surface.conftest import Cli
+from tests.jobsd.support import PATIENCE, wait_until
+from tests.surface.conftest import Cli, environment
 from tests.surface.test_up import Up
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 _BLOCK = re.compile(r"^```(?P<kind>\w+)(?: (?P<path>\S+))?\n(?P<body>.*?)^```$", re.M | re.S)
-_COMMAND = re.compile(r"^\$ (?P<command>.*)\n(?P<answer>(?:(?!\$ ).*\n)*)", re.M)
+_COMMAND = re.compile(
+    r"^(?:\$ (?P<command>.*)|(?P<stop>\^C))\n(?P<answer>(?:(?!\$ |\^C$).*\n)*)", re.M
+)
+STOP = "^C"
+# Programs that every machine with a shell has, and the tests' own interpreter.
+PLAIN = {"cat", "cp", "ls", "mkdir", "mv", "rm", "sleep"}
+PYTHON = {"python", "pytest"}
+# Commands that may be repeated, because they change nothing.
+LOOKS = {"doctor", "explain", "logs", "queues", "runs", "schedules", "show", "workers"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +45,7 @@ class Block:
 
     def commands(self) -> Iterator[tuple[str, str]]:
         for found in _COMMAND.finditer(self.body):
-            yield found["command"], found["answer"]
+            yield found["command"] or STOP, found["answer"]
 
 
 def blocks(page: Path) -> list[Block]:
@@ -38,65 +54,126 @@ def blocks(page: Path) -> list[Block]:
 
 
 class Story:
-    """A folder, and `rota up` in it once the page says so."""
+    """A folder, and every `rota up` in it that the page starts.
 
-    def __init__(self, cli: Cli, folder: Path, start: Callable[..., Up] = Up) -> None:
+    `stands_for` has what the page writes and what the test means by it, such as the address of a
+    database.
+    """
+
+    def __init__(
+        self,
+        cli: Cli,
+        folder: Path,
+        start: Callable[..., Up] = Up,
+        stands_for: Mapping[str, str] | None = None,
+    ) -> None:
         self.cli, self.folder, self.start = cli, folder, start
-        self.up: Up | None = None
+        self.stands_for = stands_for or {}
+        self.ups: list[Up] = []
         self.files = self.commands = 0
+        self.before = {**os.environ}
 
     def tell(self, page: Path) -> None:
         for block in blocks(page):
-            if block.path is not None:
-                self.write(block.path, block.body)
-            elif block.kind == "console":
-                for command, answer in block.commands():
-                    self.call(command, answer)
+            self.show(block)
+
+    def show(self, block: Block) -> None:
+        if block.path is not None:
+            self.write(block.path, block.body)
+        elif block.kind == "console":
+            for command, answer in block.commands():
+                self.call(command, answer)
 
     def close(self) -> None:
-        if self.up is not None:
-            self.up.stop()
+        while self.ups:
+            self.ups.pop().stop()
+        os.environ.clear()
+        os.environ.update(self.before)
 
     def write(self, name: str, text: str) -> None:
+        self.files += 1
         path = self.folder / name
-        is_edit = self.up is not None and path.parent.name in self.names()
+        if Path(name).is_absolute():
+            assert text == (DEPLOY / path.name).read_text("utf-8"), f"{name} is not deploy's"
+            return
+        is_edit = bool(self.ups) and path.parent.name in self.names()
         seen = self.changes(path.parent.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        self.files += 1
+        path.write_text(self.meant(text))
         if is_edit:
             wait_until(lambda: self.changes(path.parent.name) > seen, f"{name} is taken")
 
     def call(self, command: str, answer: str) -> None:
         self.commands += 1
-        program, *args = shlex.split(command)
-        assert program == "rota", command
-        if args == ["up"]:
-            self.begin(answer)
+        if command == STOP:
+            self.ups.pop().stop()
+            return
+        program, *args = shlex.split(self.meant(command), comments=True)
+        match program:
+            case "rota":
+                self.rota(command, args, answer)
+            case "cd":
+                self.folder /= args[0]
+                os.chdir(self.folder)
+            case "export":
+                name, _, value = args[0].partition("=")
+                os.environ[name] = value
+            case "sqlite3":
+                look(command, answer, lambda: sqlite(*args), is_query(args[-1]))
+            case "psql":
+                look(command, answer, lambda: psql(*args), is_query(args[-1]))
+            case _:
+                check(command, answer, self.other(program, args))
+
+    def rota(self, command: str, args: list[str], answer: str) -> None:
+        if args[0] == "up":
+            self.begin(command, args[1:], answer)
             return
         if args[0] in ("run", "enqueue"):
             wait_until(lambda: args[1] in self.names(), f"the job {args[1]}")
         args = [self.latest() if one == "RUN" else one for one in args]
+        again = args[0] in LOOKS or (args[0] == "sql" and is_query(args[-1]))
+        look(command, answer, lambda: self.answer(args), again)
         if "redo" in args:
-            check(command, answer, self.cli(*args).out)
             wait_until(lambda: self.state() == "succeeded", "the end of the redo")
-            return
-        check(command, answer, self.cli(*args).out)
 
-    def begin(self, answer: str) -> None:
-        self.up = self.start()
-        assert self.up.process.stdout is not None
+    def answer(self, args: list[str]) -> str:
+        """A refusal is a line on stderr. Notes are there, too, and belong to a terminal."""
+        told = self.cli(*args)
+        return told.out or (told.err if told.code else "")
+
+    def begin(self, command: str, args: list[str], answer: str) -> None:
+        up = self.start(*args)
+        self.ups.append(up)
+        assert up.process.stdout is not None
         screen = ""
-        for line in self.up.process.stdout:
+        for line in up.process.stdout:
             screen += line
             if line.startswith("             rota show "):
                 break
-        check("rota up", answer, "".join(line for line in screen.splitlines(True) if line.strip()))
+        check(command, answer, "".join(line for line in screen.splitlines(True) if line.strip()))
+
+    def other(self, program: str, args: list[str]) -> str:
+        """What a plain program, or a program of the page, says."""
+        words = [program, *args]
+        if program in PYTHON:
+            words = [sys.executable, *([] if program == "python" else ["-m", program]), *args]
+        else:
+            assert program in PLAIN, f"a page may not call {program}"
+        done = subprocess.run(
+            words, cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def meant(self, text: str) -> str:
+        for written, real in self.stands_for.items():
+            text = text.replace(written, real)
+        return text
 
     def changes(self, job: str) -> int:
-        """How often the running process took another version of a job."""
-        lines = [] if self.up is None else self.up.lines
-        return sum(f"job {job} changed" in line for line in lines)
+        """How often the running processes took another version of a job."""
+        return sum(f"job {job} changed" in line for up in self.ups for line in up.lines)
 
     def names(self) -> list[str]:
         return [one["name"] for one in self.cli("jobs", "--json").json]
@@ -106,6 +183,55 @@ class Story:
 
     def state(self) -> str:
         return str(self.cli("runs", "--json").json[0]["state"])
+
+
+def sqlite(file: str, statement: str) -> str:
+    """As the program sqlite3 answers, which not every machine has."""
+    import sqlite3
+
+    with closing(sqlite3.connect(file, timeout=20)) as connection, connection:
+        rows = connection.execute(statement).fetchall()
+    return "".join("|".join(_cell(one) for one in row) + "\n" for row in rows)
+
+
+def psql(*args: str) -> str:
+    """As psql answers with -At: rows alone, with bars between. -c may be repeated."""
+    import psycopg
+
+    flag, *rest = args
+    assert flag == "-At", "a page calls psql with -At"
+    assert rest[0::2] == ["-c"] * (len(rest) // 2), "a page gives psql nothing but -c"
+    told = ""
+    with psycopg.connect(os.environ["ROTA_DATABASE"]) as connection:
+        for statement in rest[1::2]:
+            cursor = connection.execute(statement.encode())
+            rows = cursor.fetchall() if cursor.description else []
+            told += "".join("|".join(_cell(one) for one in row) + "\n" for row in rows)
+    return told
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "t" if value else "f"
+        case _:
+            return str(value)
+
+
+def is_query(statement: str) -> bool:
+    return statement.split()[0].upper() in ("SELECT", "SHOW", "EXPLAIN")
+
+
+def look(command: str, wanted: str, ask: Callable[[], str], again: bool) -> None:
+    """What was asked for may take a moment to be seen; people look again."""
+    until = time.monotonic() + PATIENCE
+    told = ask()
+    while again and not matches(wanted, told) and time.monotonic() < until:
+        time.sleep(0.05)
+        told = ask()
+    check(command, wanted, told)
 
 
 def check(command: str, wanted: str, told: str) -> None:

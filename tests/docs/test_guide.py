@@ -1,7 +1,8 @@
-"""Every file, command and answer of the guide."""
+"""Every file, command and answer of the guides."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,23 +10,50 @@ import pytest
 from tests.docs.story import Story, blocks, matches
 from tests.surface.conftest import Cli
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "sql-jobs.md"
+GUIDES = Path(__file__).parents[2] / "docs" / "guide"
+# How many files and commands each has, so that none is passed over in silence.
+SIZES = {"sql-jobs.md": (15, 22), "crontab.md": (11, 33), "celery-team.md": (3, 18)}
+TEAMS = "postgresql://shop:secret@db.example.org/shop"
 
 
-def test_the_guide_is_true(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    story = Story(cli, tmp_path)
+    # Stories are told side by side, and the usual port is for people.
+    monkeypatch.setenv("ROTA_PORT", "0")
+
+
+@pytest.fixture
+def story(cli: Cli, tmp_path: Path) -> Iterator[Story]:
+    told = Story(cli, tmp_path)
+    yield told
+    told.close()
+
+
+@pytest.mark.parametrize("name", ["sql-jobs.md", "crontab.md"])
+def test_a_guide_for_one_machine_is_true(name: str, story: Story) -> None:
+    story.tell(GUIDES / name)
+    assert (story.files, story.commands) == SIZES[name]
+
+
+def test_the_guide_for_a_team_is_true(cli: Cli, tmp_path: Path, postgres_url: str) -> None:
+    told = Story(cli, tmp_path, stands_for={TEAMS: postgres_url})
     try:
-        story.tell(GUIDE)
+        told.tell(GUIDES / "celery-team.md")
     finally:
-        story.close()
-    assert (story.files, story.commands) == (13, 11)
+        told.close()
+    assert (told.files, told.commands) == SIZES["celery-team.md"]
 
 
-def test_nothing_of_the_guide_is_left_out() -> None:
-    told = GUIDE.read_text("utf-8")
-    assert told.count("```") == 2 * len(blocks(GUIDE))
-    assert {one.kind for one in blocks(GUIDE) if one.path is None} == {"sh", "console"}
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_nothing_of_a_guide_is_left_out(name: str) -> None:
+    told = blocks(GUIDES / name)
+    assert (GUIDES / name).read_text("utf-8").count("```") == 2 * len(told)
+    assert {one.kind for one in told if one.path is None} == {"text", "console"}
+
+
+def test_every_guide_is_told() -> None:
+    assert {one.name for one in GUIDES.glob("*.md")} == set(SIZES)
 
 
 @pytest.mark.parametrize(

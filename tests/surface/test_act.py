@@ -315,6 +315,30 @@ def test_redo_from_a_step(cli: Cli, tmp_path: Path) -> None:
     assert cli("redo", made.id, "--latest").code == 0
 
 
+def test_redo_waits_if_asked(cli: Cli) -> None:
+    app = rota.Rota("sqlite:///rota.db")
+
+    @app.job(max_attempts=1)
+    def moody() -> str:
+        if not Path("good").exists():
+            raise RuntimeError("not yet")
+        return "done"
+
+    ends = Ends(app, 1)
+    app.start(["worker"])
+    try:
+        run = moody.enqueue().id
+        ends.wait()
+        again = cli("redo", run, "--wait")
+        assert (again.code, again.out) == (1, f"run {run} is dead: RuntimeError: not yet\n")
+        Path("good").touch()
+        again = cli("redo", run, "--wait")
+        assert (again.code, again.out.splitlines()[1]) == (0, '"done"')
+        assert cli("redo", "--all", "--wait").code == 2
+    finally:
+        app.stop()
+
+
 def test_the_audit_names_the_user_and_the_command_line(cli: Cli, store: Control) -> None:
     cli("pause", "nightly", "--reason", "holidays")
     entry = store.audit(limit=1)[0]

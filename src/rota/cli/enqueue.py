@@ -97,7 +97,7 @@ def enqueue(
             max_attempts=max_attempts,
             timeout=timeout,
         )
-        _check_wait(control, wait, where)
+        check_wait(control, wait, where)
         told = read_arguments(control.job(job), arg, args)
         return _answer(control, control.enqueue(job, told, options), wait, where)
 
@@ -128,7 +128,7 @@ def run(
         Wait for the run to end; exit 1 if it did not succeed.
     """
     with operating(where) as control:
-        _check_wait(control, wait, where)
+        check_wait(control, wait, where)
         told = None
         if arg or args is not None:
             told = read_arguments(control.job(_job_of(control, name)), arg, args)
@@ -141,7 +141,8 @@ def _job_of(control: Control, name: str) -> str:
     return name if schedule is None else schedule.job
 
 
-def _check_wait(control: Control, wait: bool, where: Where) -> None:
+def check_wait(control: Control, wait: bool, where: Where) -> None:
+    """Refuse to wait for what cannot happen."""
     if wait and nobody_else_can_run(where, control):
         raise Conflict(
             "no process runs on this DuckDB store, and none can start while --wait has it open; "
@@ -151,7 +152,7 @@ def _check_wait(control: Control, wait: bool, where: Where) -> None:
 
 def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     if wait:
-        return _say_end(_wait(control, made.id), where)
+        return say_end(wait_for_end(control, made.id), where)
     run = control.run(made.id)
     if run.reason and control.job(run.job).error:
         note(run.reason)
@@ -164,7 +165,8 @@ def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     return OK
 
 
-def _wait(control: Control, run_id: str) -> Run:
+def wait_for_end(control: Control, run_id: str) -> Run:
+    """The run when it is over; meanwhile people see how far it is."""
     began, hinted, line = time.monotonic(), False, StatusLine()
     try:
         while (run := control.run(run_id)).state not in TERMINAL:
@@ -200,7 +202,8 @@ def _say_why_it_waits(run: Run) -> None:
         note(run.reason)
 
 
-def _say_end(run: Run, where: Where) -> int:
+def say_end(run: Run, where: Where) -> int:
+    """Tell how a run ended; the exit code."""
     if where.json:
         say_json(run_record(run))
     elif run.state == SUCCEEDED:

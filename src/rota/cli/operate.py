@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from rota.cli.bulk import check_choice, do_all
+from rota.cli.enqueue import check_wait, say_end, wait_for_end
 from rota.cli.find import find_run, run_or_none, schedule_or_none
 from rota.cli.main import OK
 from rota.cli.options import HERE, ONE, Many, Where
@@ -176,6 +177,7 @@ def redo(
     *,
     from_step: Annotated[str | None, Parameter(name="--from", metavar="STEP")] = None,
     latest: bool = False,
+    wait: bool = False,
     reason: Reason = None,
     many: Many = ONE,
     where: Where = HERE,
@@ -190,16 +192,23 @@ def redo(
         Begin at this step: the name of its file, or its number.
     latest
         Begin at the first step, with the files as they are now.
+    wait
+        Wait for the run to end; exit 1 if it did not succeed.
     reason
         Kept with the run.
     """
     check_choice(run, many, "redo")
     if run is None and from_step is not None:
         raise Invalid("--from belongs to one run; with --all use --latest, or neither")
+    if run is None and wait:
+        raise Invalid("--wait belongs to one run; with --all leave it out")
     with operating(where) as control:
+        check_wait(control, wait, where)
         if run is None:
             return do_all(control, "redo", many, reason=reason, where=where, latest=latest)
         told = control.redo(find_run(control, run).id, reason, from_step=from_step, latest=latest)
+        if wait:
+            return say_end(wait_for_end(control, told.id), where)
     how = "starts over" if from_step is None else f"goes on at step {from_step}"
     _done_run(told, f"{how}; it is {told.state}", where)
     return OK
