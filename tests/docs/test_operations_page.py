@@ -17,7 +17,7 @@ import rota
 from rota.cli.main import GROUPS, make_app
 from tests.jobsd.support import wait_until
 from tests.support.postgres import Server
-from tests.surface.conftest import Cli
+from tests.surface.conftest import Cli, shop
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -146,3 +146,30 @@ def test_the_symptoms_are_asked_with_commands() -> None:
     assert {ask.split()[1].strip("`,") for ask in asked} <= {
         command.name for group in GROUPS.values() for command in group
     }
+
+
+def test_the_reasons_are_there_where_the_page_looks_for_them(cli: Cli) -> None:
+    app = shop()  # saved, and nobody works
+    told = " ".join(cli("explain", "nightly").out.split())
+    assert "no worker is alive" in told
+    cli("pause", "nightly", "--reason", "stocktaking")
+    told = cli("explain", "nightly").out
+    assert re.search(r"it was paused by \S+ at \S+: stocktaking", told)
+    cli("pause", "--queue", "talk", "--reason", "too loud")
+    cli("schedule", "loud", "--job", "chatty", "--every", "1h")
+    assert "queue 'talk' is paused by" in cli("explain", "loud").out
+
+    run = app.enqueue("broken", concurrency_key="till").id
+    assert "no live worker knows the job 'broken'" in cli("show", run).out
+    behind = app.enqueue("broken", concurrency_key="till").id
+    assert re.search(r"state +held", cli("show", behind).out)
+    assert "till" in cli("show", behind).out
+    later = app.enqueue("broken", delay="1h").id
+    assert re.search(r"state +waiting", cli("show", later).out)
+    assert re.search(r"due +in \d+ min", cli("show", later).out)
+
+    # As it stands on the page.
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    (words,) = [one for one in named_commands(text) if one[0] == "sql" and "count(*)" in one[-1]]
+    assert re.search(r"broken +3\n", cli(*words).out)
+    app.close()

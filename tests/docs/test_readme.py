@@ -45,19 +45,33 @@ def test_what_it_links_is_there() -> None:
     assert [one for one in links if not (ROOT / one).exists()] == []
 
 
-# What pages claim, and the figures that must bear it: part, measure, best of Rota's two handlers.
+# What pages claim, in their own words, and the figures that must bear it.
+BULK = "bulk enqueue (limits: COPY), runs/s"
+START = "enqueue to start in another process, ms, p50"
+DUE = "10,000 schedules due at once, s"
 PARTS = ("PostgreSQL, synced commits", "SQLite, `synchronous=FULL`")
+PAGE_README, PAGE_OPERATIONS = "README.md", "docs/operations.md"
 ABOVE = [
-    ("drain, 1 process, runs/s", PARTS, 20_000),
-    ("drain, 2 processes, runs/s", PARTS[:1], 30_000),
-    ("bulk enqueue (limits: COPY), runs/s", PARTS[:1], 80_000),
-    ("bulk enqueue (limits: COPY), runs/s", PARTS[1:], 100_000),
+    (
+        PAGE_README,
+        "above {} runs a second in one process",
+        20_000,
+        PARTS,
+        "drain, 1 process, runs/s",
+    ),
+    (PAGE_OPERATIONS, "above {} of handlers", 20_000, PARTS, "drain, 1 process, runs/s"),
+    (PAGE_OPERATIONS, "| above {} |", 30_000, PARTS[:1], "drain, 2 processes, runs/s"),
+    (PAGE_OPERATIONS, "above {} a second on PostgreSQL", 80_000, PARTS[:1], BULK),
+    (PAGE_OPERATIONS, "a second on PostgreSQL, {} on SQLite", 100_000, PARTS[1:], BULK),
 ]
 BELOW = [
-    ("enqueue to start in another process, ms, p50", PARTS, 5),
-    ("10,000 schedules due at once, s", PARTS, 1),
-    ("idle worker, mb", PARTS, 60),
-    ("idle worker, percent", PARTS, 1),
+    (PAGE_README, "below {} ms (median)", 5, PARTS, START),
+    (PAGE_OPERATIONS, "below {} ms, half of the time", 5, PARTS, START),
+    (PAGE_README, "due at once below {} s", 1, PARTS, DUE),
+    (PAGE_OPERATIONS, "due in one instant | below {} s", 1, PARTS, DUE),
+    (PAGE_README, "an idle process below {} MB", 60, PARTS, "idle worker, mb"),
+    (PAGE_OPERATIONS, "an idle process | below {} MB", 60, PARTS, "idle worker, mb"),
+    (PAGE_OPERATIONS, "below {} % of a core", 1, PARTS, "idle worker, percent"),
 ]
 
 
@@ -76,11 +90,21 @@ def figures() -> dict[tuple[str, str], list[float]]:
     return found
 
 
-@pytest.mark.parametrize(("measure", "parts", "bound"), ABOVE)
-def test_what_is_above(measure: str, parts: tuple[str, ...], bound: float) -> None:
+@pytest.mark.parametrize(("page", "words", "bound", "parts", "measure"), ABOVE)
+def test_what_is_above(
+    page: str, words: str, bound: int, parts: tuple[str, ...], measure: str
+) -> None:
+    assert words.format(f"{bound:,}") in flat(page)
     assert all(max(figures()[part, measure]) > bound for part in parts)
 
 
-@pytest.mark.parametrize(("measure", "parts", "bound"), BELOW)
-def test_what_is_below(measure: str, parts: tuple[str, ...], bound: float) -> None:
+@pytest.mark.parametrize(("page", "words", "bound", "parts", "measure"), BELOW)
+def test_what_is_below(
+    page: str, words: str, bound: int, parts: tuple[str, ...], measure: str
+) -> None:
+    assert words.format(f"{bound:,}") in flat(page)
     assert all(min(figures()[part, measure]) < bound for part in parts)
+
+
+def flat(page: str) -> str:
+    return " ".join((ROOT / page).read_text("utf-8").split())

@@ -167,3 +167,10 @@ def test_the_lists_work_on_postgresql(cli: Cli, postgres_url: str) -> None:
     assert [one["name"] for one in cli("queues", *where).json] == ["default"]
     assert cli("workers", *where).json == cli("locks", *where).json == []
     assert cli("cancel", run, *where).json["state"] == "cancelled"
+
+
+def test_tokens_are_listed_as_they_were_made(cli: Cli, store: Control) -> None:
+    names = [f"token-{number}" for number in range(8)]
+    for name in names:
+        store.create_token(name, "viewer", expires=None)
+    assert [one["name"] for one in cli("token", "list", "--json").json] == names

@@ -68,6 +68,7 @@ def _create(name: str, role: str, expires: str | None, where: Where) -> None:
 def _list(where: Where) -> None:
     with reading(where) as control:
         now, tokens = control.now(), control.tokens(limit=PAGE)
+    tokens = sorted(tokens, key=lambda one: one.created_at)  # their ids are drawn by lot
     if where.json:
         return say_json([_record(one) for one in tokens])
     say_table(
