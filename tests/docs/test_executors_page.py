@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.executors.registry import BUILT_IN
+from rota.model.bodies import KEYS
 from tests.docs.story import Story, blocks
 from tests.jobsd.support import wait_until
 from tests.surface.conftest import Cli
@@ -39,6 +42,18 @@ def test_the_page_is_true(cli: Cli, tmp_path: Path) -> None:
 def test_nothing_of_the_page_is_left_out() -> None:
     assert PAGE.read_text("utf-8").count("```") == 2 * len(blocks(PAGE))
     assert {one.kind for one in blocks(PAGE) if one.path is None} == {"python", "console"}
+
+
+@pytest.mark.parametrize("executor", KEYS)
+def test_every_key_of_an_executor_is_in_its_table(executor: str) -> None:
+    section = PAGE.read_text("utf-8").partition(f"\n## {executor}\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(KEYS[executor])
+
+
+def test_every_executor_is_in_the_first_table() -> None:
+    table = PAGE.read_text("utf-8").partition("Schedules, retries")[0]
+    told = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert set(told) == BUILT_IN
 
 
 def test_the_lines_of_python_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
