@@ -43,7 +43,7 @@ def commands() -> str:
 def section(command: Command) -> str:
     arguments = told(command.name)
     lines = [f"### rota {command.name}\n", f"{command.help} {command.more}".strip() + "\n"]
-    lines += [f"```\n{usage(command.name, arguments)}\n```\n"]
+    lines += [f"```text\n{usage(command.name, arguments)}\n```\n"]
     own = [row for row in arguments if not row[0].startswith(COMMON)]
     if own:
         lines.append("| option | meaning |\n|---|---|")
