@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ENDS = {"job.completed": "succeeded", "job.failed": "dead", "job.cancelled": "cancelled"}
 OUTCOMES = ("succeeded", "failed", "retry", "snoozed", "cancelled")
 WEIGHTS = (60, 20, 7, 8, 5)
+LOOKS_AHEAD = (0.0, 0.02, 3.0)  # seconds
 
 
 class Hearer:
@@ -117,15 +118,20 @@ class Process:
         self._loop("prune", Prune(store, retention=self.retention, interval=5.0).step)
 
     def _begin_scheduler(self) -> None:
+        ahead = LOOKS_AHEAD[(self.world.seed + self.number) % len(LOOKS_AHEAD)]
         fire = Fire(
             self.world.store,
             monotonic=self.world.clock.monotonic,
             fired=self._wake_worker,
             pace=20.0,
             batch=self.batch,
+            look_ahead=ahead,
         )
         actor = self._loop("fire", fire.step)
-        actor.batch, actor.looked = self.batch, lambda: fire.guard._doubted is None
+        actor.batch = self.batch
+        actor.useful = lambda: self.world.recorder.has_due("fire", ahead=round(ahead * SECOND))
+        # Else it doubts the clock, or writes what it planned ahead.
+        actor.looked = lambda: fire.guard._doubted is None and "due_schedules" in actor.did
 
     def _begin_worker(self, events: Events) -> None:
         world = self.world

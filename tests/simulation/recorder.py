@@ -226,8 +226,8 @@ class Recorder:
             if self.touched.get(key, 0) <= version and self._is_there(key):
                 raise Violation(f"{actor} left {key} behind, which was due when its step began")
 
-    def _due_for(self, role: str) -> Iterator[Any]:
-        now = self.world.clock.micros
+    def _due_for(self, role: str, ahead: int = 0) -> Iterator[Any]:
+        now = self.world.clock.micros + ahead
         match role:
             case "fire":
                 for row in self.schedules.values():
@@ -254,8 +254,8 @@ class Recorder:
             for number in range(1, invariants.size(head, key) + 1)
         )
 
-    def has_due(self, role: str) -> bool:
-        return next(self._due_for(role), None) is not None
+    def has_due(self, role: str, ahead: int = 0) -> bool:
+        return next(self._due_for(role, ahead), None) is not None
 
     def _is_there(self, key: Any) -> bool:
         return key[1] in self.schedules if isinstance(key, tuple) else key in self.runs

@@ -28,6 +28,7 @@ log = logging.getLogger("rota.fire")
 BATCH = 1_000
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
+WORKER_FIRST_SECONDS = 0.003  # before we ask the store again, the runs just made may begin
 LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is made again
 MOST_RUNS = 1_000  # in one transaction
 
@@ -62,6 +63,7 @@ class Fire:
         self.begins_at = monotonic() + start_delay
         self.newest = False  # which end of what is due this tick takes
         self.coming: Coming | None = None
+        self.just_fired = False  # on time: what comes next is still to be asked for
         self.read = (0.0, datetime.min.replace(tzinfo=UTC))  # the clock of the store, and ours
 
     def step(self) -> float:
@@ -71,6 +73,10 @@ class Fire:
         coming, self.coming = self.coming, None
         if coming is not None and 0 <= self.monotonic() - coming.at < LATEST_SECONDS:
             self._fire(coming.plans, coming.jobs)
+            self.just_fired = True
+            return WORKER_FIRST_SECONDS
+        if self.just_fired:
+            self.just_fired = False
             return self._until_next()
         return self._look()
 
@@ -92,7 +98,8 @@ class Fire:
         if broken:
             self.storage.park_schedules(broken)
         if now > due.now:
-            left = (now - due.now).total_seconds()
+            # Asked again: what was read and planned took longer than anybody should be late.
+            left = max(0.0, (now - self.storage.now()).total_seconds())
             self.coming = Coming(plans, due.jobs, self.monotonic() + left)
             return left
         if plans:
