@@ -63,12 +63,7 @@ bench: $(BENCH)/.installed ## Measure Rota beside its peers, three rounds; write
 bench-quick: $(BENCH)/.installed ## The same in five minutes: one short round, the main peers
 	@$(BENCH)/bin/python benchmarks/run.py --quick
 
-bench-# The variable leaves out the theme's notice about the next MkDocs: decision 0050 knows of it.
-docs: $(READY) ## Build the docs as a site in build/site, without network; a warning is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
-	@echo "open build/site/index.html, or: $(BIN)/python -m http.server --directory build/site"
-
-lock: $(READY) ## Pin the newest versions of the peers in benchmarks/requirements.txt
+bench-lock: $(READY) ## Pin the newest versions of the peers in benchmarks/requirements.txt
 	$(PIP) install --quiet uv
 	UV_CUSTOM_COMPILE_COMMAND="make bench-lock" $(BIN)/uv pip compile --quiet --upgrade --universal \
 		--system-certs --python-version 3.11 --extra postgres pyproject.toml \
