@@ -44,6 +44,9 @@ class JoinedEngine:
         """A query reads what was committed before; it would hold the transaction for too long."""
         raise Invalid("a query has no place inside a transaction")
 
+    def notify(self) -> None:
+        """Whoever commits tells the others: what is here cannot be seen before."""
+
     def _count(self) -> None:
         self._changed += 1
         if self._changed > self.changes:
