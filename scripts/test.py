@@ -46,9 +46,7 @@ PHASES = (
     Phase(name="conformance", folders=("conformance",), budget_minutes=4),
     Phase(name="faults", folders=("executors", "fault"), budget_minutes=5, waits=True),
     Phase(name="jobs.d", folders=("jobsd",), budget_minutes=2),
-    Phase(
-        name="surfaces", folders=("api", "surface", "web", "docs"), budget_minutes=3, waits=True
-    ),
+    Phase(name="surfaces", folders=("api", "surface", "web", "docs"), budget_minutes=3, waits=True),
     Phase(name="browser", folders=("browser",), budget_minutes=3),
 )
 
