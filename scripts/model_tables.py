@@ -33,13 +33,19 @@ RETRIES = ("max_attempts", "backoff", "delay", "max_delay", "jitter")
 
 
 def states() -> str:
-    """A row per state, a column per event; what people may ask for is bold."""
-    head = ["state", *(f"**{one}**" if one in OPERATORS else one for one in EVENTS)]
-    rows = [
-        [f"`{state}`", *(TRANSITIONS[state].get(event, "") for event in EVENTS)] for state in STATES
-    ]
+    """A row per state: where it goes by itself, and where people may send it."""
+    rows = []
+    for state in STATES:
+        ways = {event: TRANSITIONS[state][event] for event in EVENTS if event in TRANSITIONS[state]}
+        asked = {event: ways.pop(event) for event in OPERATORS if event in ways}
+        rows.append([f"`{state}`", arrows(ways), arrows(asked)])
     kept = [f"`{state}`" for state in STATES if not may_delete(state)]
+    head = ["from", "what happens by itself", "what people may ask for"]
     return f"{table(head, rows)}\nDelete is possible in every state but {', '.join(kept)}.\n"
+
+
+def arrows(ways: Mapping[str, str]) -> str:
+    return ", ".join(f"{event} → `{state}`" for event, state in ways.items())
 
 
 def values() -> str:
