@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -200,9 +200,7 @@ def _plan(
 ) -> FirePlan | None:
     """One schedule that cannot be planned never delays another."""
     try:
-        if room < schedule.catch_up_limit:
-            schedule = replace(schedule, catch_up_limit=room)
-        plan = plan_fire(schedule, now)
+        plan = plan_fire(schedule, now, room)
     except Exception as fault:
         log.exception("schedule %s cannot be planned", schedule.name)
         broken.append((schedule.id, _cursor(schedule), f"cannot be planned: {fault}"))

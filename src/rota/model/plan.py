@@ -48,8 +48,8 @@ class FirePlan(msgspec.Struct, frozen=True, kw_only=True):
     broken: str | None = None
 
 
-def plan_fire(schedule: Schedule, now: datetime) -> FirePlan:
-    """What a tick at `now` makes of a due schedule."""
+def plan_fire(schedule: Schedule, now: datetime, room: int | None = None) -> FirePlan:
+    """What a tick at `now` makes of a due schedule; `room` is how many runs it may still make."""
     cursor = schedule.next_fire_at
     assert cursor is not None
     assert cursor <= now
@@ -57,9 +57,9 @@ def plan_fire(schedule: Schedule, now: datetime) -> FirePlan:
         return _plan(schedule, (cursor,), (), WAITING_FOR_RUN)
     match schedule.catch_up:
         case "all":
-            return _plan_all(schedule, now)
+            return _plan_all(schedule, now, room)
         case "none":
-            return _plan_none(schedule, now)
+            return _plan_none(schedule, now, room)
         case _:
             return _plan_one(schedule, now)
 
@@ -90,17 +90,17 @@ def _plan_one(schedule: Schedule, now: datetime) -> FirePlan:
     return _plan(schedule, (cursor,), stretches, schedule.next_after(now), missed)
 
 
-def _plan_all(schedule: Schedule, now: datetime) -> FirePlan:
+def _plan_all(schedule: Schedule, now: datetime, room: int | None) -> FirePlan:
     """Every occurrence fires, oldest first, a bounded number in one tick."""
-    due, following = _walk(schedule, _cursor(schedule), now)
+    due, following = _walk(schedule, _cursor(schedule), now, room)
     return _plan(schedule, due, (), following)
 
 
-def _plan_none(schedule: Schedule, now: datetime) -> FirePlan:
+def _plan_none(schedule: Schedule, now: datetime, room: int | None) -> FirePlan:
     """Only what is within the grace fires; everything older is missed."""
     cursor, oldest = _cursor(schedule), now - schedule.misfire_grace
     if cursor >= oldest:
-        return _plan_all(schedule, now)
+        return _plan_all(schedule, now, room)
     begin = schedule.next_after(oldest - timedelta(microseconds=1))
     late = _between(schedule, cursor, oldest - timedelta(microseconds=1))
     more = 0 if late is None else late.count
@@ -113,7 +113,7 @@ def _plan_none(schedule: Schedule, now: datetime) -> FirePlan:
     )
     if begin is None or begin > now:
         return _plan(schedule, (), (missed,), begin)
-    due, following = _walk(schedule, begin, now)
+    due, following = _walk(schedule, begin, now, room)
     return _plan(schedule, due, (missed,), following)
 
 
@@ -123,11 +123,12 @@ def _cursor(schedule: Schedule) -> datetime:
 
 
 def _walk(
-    schedule: Schedule, begin: datetime, now: datetime
+    schedule: Schedule, begin: datetime, now: datetime, room: int | None
 ) -> tuple[tuple[datetime, ...], datetime | None]:
+    most = schedule.catch_up_limit if room is None else min(room, schedule.catch_up_limit)
     due = [begin]
     following = schedule.next_after(begin)
-    while following is not None and following <= now and len(due) < schedule.catch_up_limit:
+    while following is not None and following <= now and len(due) < most:
         due.append(following)
         following = schedule.next_after(following)
     return tuple(due), following

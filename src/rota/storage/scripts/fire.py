@@ -150,12 +150,14 @@ class FireScript(Script):
             return [], []
         seqs = [row["seq"] for row in tx.all("allocate_seqs", count=len(wanted))]
         first: dict[str, int] = {}  # each key's slot goes to its oldest occurrence in this batch
+        keyed = 0
         for (schedule, _), seq in zip(wanted, seqs, strict=True):
-            if schedule.slot is not None:
-                first.setdefault(f"o/{schedule.slot}", seq)
+            if (slot := schedule.slot) is not None:
+                first.setdefault(f"o/{slot}", seq)
+                keyed += 1
         taken = self._take_slots(tx, first) if first else set()
         held: dict[str, int] = {}
-        if sum(schedule.slot is not None for schedule, _ in wanted) > len(taken):
+        if keyed > len(taken):
             line = tx.all("count_held", keys=sorted(first))
             held = {row["key"]: row["held"] for row in line}
 
@@ -218,8 +220,9 @@ def advances(plans: Sequence[FirePlan]) -> list[Row]:
 def run_row(seq: int, schedule: Schedule, run: PlannedRun, job: Job | None, *, owns: bool) -> Row:
     retry = schedule.retry or (job.retry if job else None)
     concurrency_key = job.concurrency_key if job else None
-    needs = slot_keys(schedule.slot, concurrency_key)
-    if owns and schedule.slot is not None:
+    slot = schedule.slot
+    needs = slot_keys(slot, concurrency_key)
+    if owns and slot is not None:
         needs = needs[1:]
     return {
         "seq": seq,
@@ -232,7 +235,7 @@ def run_row(seq: int, schedule: Schedule, run: PlannedRun, job: Job | None, *, o
         "timeout": format_duration(job.timeout) if job and job.timeout else None,
         "backoff": rows.to_json(schedule.retry.to_dict()) if schedule.retry else None,
         "args": rows.to_json(schedule.args),
-        "overlap_key": schedule.slot,
+        "overlap_key": slot,
         "concurrency_key": concurrency_key,
         "concurrency_limit": job.concurrency_limit if job else 1,
         "wanted_key": next(iter(needs), None),
