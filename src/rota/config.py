@@ -19,6 +19,7 @@ from rota.model.limits import ALLOWED_NETWORKS, NAME, check_name, check_schema_n
 from rota.model.redact import passwords_in, secret_values
 from rota.model.retention import RETENTION
 from rota.model.secrets import know
+from rota.model.url import check_url
 
 FILE = "rota.toml"
 JOBS_DIR = "jobs.d"
@@ -70,6 +71,7 @@ class Settings:
                 f"database{shown} is not a URL; "
                 "use sqlite:///rota.db or postgresql://user@host/name or duckdb:///warehouse.duckdb"
             )
+        check_url(self.database, "the database URL")
         check_schema_name(self.schema)
         if self.default_target not in (STORE, *self.targets):
             known = ", ".join((STORE, *self.targets))
@@ -237,6 +239,7 @@ def _targets(value: Any) -> Mapping[str, str]:
         if not isinstance(url, str) or "://" not in url:
             raise Invalid(f"target {name!r} is not a URL; use duckdb:///warehouse.duckdb")
         kind_of(url, f"target {name!r}")
+        check_url(url, f"the URL of target {name!r}")
     return dict(value)
 
 

@@ -334,3 +334,14 @@ def test_the_search_finds_what_it_looks_for() -> None:
         assert found(f"before {value} after")
     assert found("dmFsdWU6Y2FuYXJ5LWFyZy04S3AncQ==")
     assert not found("nothing to see: canary")
+
+
+@pytest.mark.parametrize("command", ["runs", "doctor", "up", "migrate", "enqueue"])
+def test_a_password_that_is_not_encoded_is_told_by_no_command(cli: Cli, command: str) -> None:
+    url = "postgresql://shop:can@ry/w#rd@127.0.0.1:5432/shop"
+    words = (command, *(("job",) if command == "enqueue" else ()))
+    for form in ((), ("--json",)):
+        answer = cli(*words, "--database", url, *form)
+        assert answer.code == 2, answer
+        assert "percent-encode @ / # : ? in its password (p@ss is p%40ss)" in answer.err
+        assert not any(part in answer.out + answer.err for part in ("can@", "ry/w", "w#rd", "#rd"))

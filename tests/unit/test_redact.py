@@ -80,6 +80,13 @@ def test_secrets_are_found_at_any_depth() -> None:
         ("postgres://u:c@n/ary@h/db", f"postgres://u:{HIDDEN}@h/db"),
         ("http://a:b@c,http://d:e/f@g", f"http://a:{HIDDEN}@c,http://d:{HIDDEN}@g"),
         ("http://host:80/@scope", "http://host:80/@scope"),
+        ("postgresql://u:p@ss/w#rd@h:5432/db", f"postgresql://u:{HIDDEN}@h:5432/db"),
+        ("at 'postgresql://u:p@s/w?#:d@h/db' a@b", f"at 'postgresql://u:{HIDDEN}@h/db' a@b"),
+        ("postgresql://u:80/pw@h/db", f"postgresql://u:{HIDDEN}@h/db"),
+        ("postgresql://ss/w#rd@h/db", f"postgresql://ss{HIDDEN}@h/db"),
+        ("postgresql+psycopg://me@home:p/w@h", f"postgresql+psycopg://me{HIDDEN}@h"),
+        ("https://me@home:pw@h/x@1", f"https://me{HIDDEN}@h/x@1"),
+        ("git+ssh://git@host/x@v1 http://h/@s", "git+ssh://git@host/x@v1 http://h/@s"),
         ('["http://host:x/y","a@b"]', '["http://host:x/y","a@b"]'),
         ("no url: a:b@c", "no url: a:b@c"),
         ("", ""),
@@ -159,6 +166,7 @@ def test_a_long_text_is_looked_through_once() -> None:
     "piece",
     ["pwd=(,", 'pwd="', "pwd='", "pwd=''", "pwd=\"\\", 'pwd=\\"', "pwd='\"", "pwd=(\"'",
      "_pass=(\n", "token", "token.-", "secret \\\"", "dsn", "a://b:", "a://b:/", "a://b:c/d@", "a://b:'/",
+     "mysql://b", "mysql://b@c/", "mysql://b:c/d@'", "mysql",
      "Bearer ", "Basic ", "cookie", "authorization'", "key "],
 )  # fmt: skip
 def test_no_text_takes_more_than_its_length(piece: str) -> None:

@@ -39,7 +39,15 @@ _SECRET_NAME = re.compile(rf"{_PART}|(?:{_END})$", re.IGNORECASE)
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})  # of the environment: folders
 # It begins with what is rare: a text of a hundred megabytes is looked through in no time, and
 # meanwhile no thread of this process could do anything else.
-_URL_HEAD = re.compile(r"://(?<=[A-Za-z0-9+.-]://)[^\s/:@]*:")
+_URL_USER = re.compile(r"://(?<=[A-Za-z0-9+.-]://)[^\s/:@\"'<>?#]*")
+# Of these all goes that stands between the user and the last @: where a password ends is in doubt.
+# In `http://host:80/x?mail=a@b` and `git+ssh://git@host/x@v1` the last @ means something else.
+_DATABASE = re.compile(
+    r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|mongodb|rediss?|valkeys?|amqps?|clickhouse"
+    r"|snowflake|cockroachdb|redshift)(?:\+[A-Za-z0-9_.+-]{1,32})?$",
+    re.IGNORECASE,
+)
+_SCHEME_LENGTH = 48
 _PORT = re.compile(r"\d{1,5}(?:[/?#]|$)")
 _URL_END = re.compile(r"\s|://")
 _QUOTE = re.compile(r"[\"'<>]")
@@ -128,15 +136,21 @@ def _without_url_passwords(text: str) -> str:
 
 
 def _url_passwords(text: str) -> Iterator[tuple[int, int]]:
-    """Where they stand: up to the last @ before the next URL. A password should not hold a /, but
-    it may, unless it begins like a port: `http://host:80/x?mail=a@b`."""
-    for head in _URL_HEAD.finditer(text):
+    """Where they stand: from the user up to the last @ before the next URL, or before the quote
+    that ends this one. A password should hold no @ and no /, but it may."""
+    for head in _URL_USER.finditer(text):
         start = head.end()
         ended = _URL_END.search(text, start)
         end = ended.start() if ended else len(text)
+        sign = text[start : start + 1]
         slash = text.find("/", start, end)
         at = text.rfind("@", start, end if slash < 0 else slash)
-        if slash >= 0 and not _PORT.match(text, start, end):
+        if sign == ":":
+            start += 1
+        before = text[max(0, head.start() - _SCHEME_LENGTH) : head.start()]
+        if _DATABASE.search(before) or (
+            sign == ":" and slash >= 0 and not _PORT.match(text, start, end)
+        ):
             quote = _QUOTE.search(text, start, end)
             at = max(at, text.rfind("@", start, quote.start() if quote else end))
         if at > start:
@@ -223,8 +237,11 @@ def passwords_in(text: str) -> Iterator[str]:
         from urllib.parse import unquote
 
         for start, stop in _url_passwords(text):
-            yield text[start:stop]
-            yield unquote(text[start:stop])
+            whole = text[start:stop]
+            # Of `me@home:secret@host` more than the password is hidden.
+            for one in (whole, whole.partition(":")[2] if whole[0] == "@" else ""):
+                yield one
+                yield unquote(one)
     if "=" in text:
         for found in _PAIR.finditer(text):
             if found["sep"].strip() == "=":

@@ -8,6 +8,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from rota.errors import Invalid, StorageError
+from rota.model.url import ENCODE, check_url
 from rota.storage.postgres.faults import translate
 from rota.storage.postgres.session import Session
 
@@ -47,13 +48,14 @@ class Address:
     """A server's database, and the way to show it without a password."""
 
     def __init__(self, url: str, *, prepare: bool) -> None:
+        check_url(url, "the database URL")
         try:
             given = conninfo_to_dict(url)
         except psycopg.Error:
             # Without the driver's words: they may repeat the password.
             raise Invalid(
-                "the database URL cannot be understood; use postgresql://user@host/name, with "
-                "special characters in its parts percent-encoded"
+                "the database URL cannot be understood; use postgresql://user@host/name, and "
+                f"{ENCODE}"
             ) from None
         self._prepare = prepare
         self._parameters: dict[str, Any] = {**_DEFAULTS, **given}

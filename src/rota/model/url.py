@@ -1,0 +1,30 @@
+"""URLs of databases: one whose password is not encoded is refused, because parts of it would show.
+
+Of `postgresql://shop:p@ss/w@host/db` the server's library makes the password `p`, the host `ss` and
+the rest a name, and both would be told to everybody as where the store is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rota.errors import Invalid
+
+ENCODE = "percent-encode @ / # : ? in its password (p@ss is p%40ss)"
+_POSTGRES = ("postgresql", "postgres")
+# As libpq reads it: user and password end at the first @, if no / comes before it.
+_WHO = re.compile(r"[^@/]*@")
+_PORT = re.compile(r"[0-9]*")
+
+
+def check_url(url: str, what: str) -> None:
+    """Refuse a URL whose password leaks into its host, port or name. Nothing of it is repeated."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in _POSTGRES:
+        return
+    who = _WHO.match(rest)
+    place = rest[who.end() if who else 0 :].partition("?")[0]
+    hosts = place.partition("/")[0].split(",")
+    ports = [host.rpartition("]")[2].partition(":")[2] for host in hosts]
+    if "@" in place or not all(_PORT.fullmatch(port) for port in ports):
+        raise Invalid(f"{what} cannot be understood; {ENCODE}")
