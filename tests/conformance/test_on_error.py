@@ -37,7 +37,7 @@ def end(store: Store, kind: str = "failed") -> Run:
     """End the next run for good."""
     store.promote(10)
     run = claim_one(store)
-    settle(store, run, kind, retry=ONCE, error="first line\nno such table")
+    settle(store, run, kind, retry=ONCE, error="no such table\nDid you mean the other?")
     return store.run(run.id)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rota.errors import LeaseLost, StorageError, Unavailable, Unknown
+from rota.model.job import Job
 from rota.model.run import Claimed
 from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
 from rota.storage.scripts.steps import StepKey
@@ -229,6 +230,68 @@ def test_a_redo_from_an_unknown_step_names_the_known_ones(
     with pytest.raises(Unknown, match=r"no step '04.sql'; its steps are 01_load.sql, 02_check"):
         store.redo_run(run.id, None, ME, from_step="04.sql")
     assert store.run(run.id).state == "cancelled"
+
+
+def test_a_redo_from_a_step_passes_over_what_was_never_done(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    store.keep_files(run.seq, run.attempt, FILES)
+    settle(store, run, "cancelled")
+    store.redo_run(run.id, None, ME, from_step="03_done.sql")
+    assert store.done_steps(run.seq) == {1, 2}
+    store.promote(10)
+    again = claim_one(store)
+    assert store.done_steps(again.seq, again.attempt) == {1, 2}, "also with restart = true"
+    settle(store, again, "cancelled")
+    store.redo_run(run.id, None, ME)
+    assert store.done_steps(run.seq) == set(), "a plain redo begins at what is not done"
+
+
+def now_are(store: Store, *files: str) -> None:
+    store.put_jobs([Job(name="job", executor="sql", spec={"folder": "/f", "files": list(files)})])
+
+
+@pytest.mark.parametrize("named", ["03_done.sql", "3"])
+def test_a_redo_with_the_latest_files_may_begin_at_a_step(
+    store: Store, effects: Place, run: Claimed, named: str
+) -> None:
+    all_done(store, run, ends="cancelled")
+    now_are(store, "01_load.sql", "02_check.sql", "03_done.sql", "04_more.sql")
+    store.redo_run(run.id, None, ME, from_step=named, latest=True)
+    assert store.done_steps(run.seq) == {1, 2}
+    assert store.kept_files(run.seq) == []
+    store.promote(10)
+    settle(store, claim_one(store), "cancelled")
+    store.redo_run(run.id, None, ME)
+    assert store.done_steps(run.seq) == {1, 2}, "what was done stays done"
+
+
+def test_what_was_done_does_not_count_for_another_file(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    all_done(store, run, ends="cancelled")
+    now_are(store, "01_load.sql", "01_new.sql", "02_check.sql")
+    store.redo_run(run.id, None, ME, from_step="02_check.sql", latest=True)
+    assert store.done_steps(run.seq) == {1, 2}
+    store.promote(10)
+    settle(store, claim_one(store), "cancelled")
+    store.redo_run(run.id, None, ME)
+    assert store.done_steps(run.seq) == {1}
+
+
+def test_a_step_that_the_latest_files_do_not_have_is_refused(
+    store: Store, effects: Place, run: Claimed
+) -> None:
+    all_done(store, run, ends="cancelled")
+    now_are(store, "a.sql", "b.sql")
+    with pytest.raises(
+        Unknown,
+        match=r"job 'job' as it is now has no step '02_check.sql'; its steps are a.sql, b.sql",
+    ):
+        store.redo_run(run.id, None, ME, from_step="02_check.sql", latest=True)
+    assert store.run(run.id).state == "cancelled"
+    assert store.kept_files(run.seq) == FILES
+    assert store.done_steps(run.seq) == {1, 2}
 
 
 def test_a_step_done_again_after_a_redo_is_done(store: Store, effects: Place, run: Claimed) -> None:

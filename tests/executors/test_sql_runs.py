@@ -140,6 +140,18 @@ def test_a_redo_begins_at_the_step_it_is_told(world: World) -> None:
     assert world.query("SELECT i FROM t ORDER BY i") == [(1,), (2,), (2,)]
 
 
+def test_a_redo_goes_on_at_a_step_with_mended_files(world: World) -> None:
+    world.write(a="CREATE TABLE t (i INTEGER); INSERT INTO t VALUES (1)", b="SELECT nope FROM t")
+    run = world.run(world.job())
+    assert run.state == "dead"
+    world.write(a="SELECT 'edited too'", b="INSERT INTO t VALUES (2)")
+    world.store.redo_run(run.id, None, ME, from_step="b.sql", latest=True)
+    run = world.again()
+    assert (run.state, run.error) == ("succeeded", None)
+    assert world.query("SELECT i FROM t ORDER BY i") == [(1,), (2,)]
+    assert world.steps(run) == [("a.sql", "succeeded"), ("b.sql", "failed"), ("b.sql", "succeeded")]
+
+
 def test_a_redo_begins_at_the_step_it_is_told_also_with_restart(world: World) -> None:
     world.write(
         a="CREATE TABLE t (i INTEGER)", b="SELECT * FROM later", c="INSERT INTO t VALUES (1)"

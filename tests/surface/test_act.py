@@ -309,10 +309,45 @@ def test_redo_from_a_step(cli: Cli, tmp_path: Path) -> None:
     refused = cli("redo", made.id, "--from", "c.sql")
     assert refused.code == 2
     assert "its steps are a.sql, b.sql" in refused.error
-    assert cli("redo", made.id, "--from", "b.sql", "--latest").code == 2
     assert cli("redo", made.id, "--from", "b.sql").code == 0
     assert cli("cancel", made.id).code == 0
+    refused = cli("redo", made.id, "--from", "c.sql", "--latest")
+    assert refused.code == 2
+    assert "job 'files' as it is now has no step 'c.sql'; its steps are a.sql, b.sql" in (
+        refused.error
+    )
+    assert cli("redo", made.id, "--from", "b.sql", "--latest").code == 0
+    assert cli("cancel", made.id).code == 0
     assert cli("redo", made.id, "--latest").code == 0
+
+
+def test_a_redo_says_what_has_changed_and_what_it_leaves_out(cli: Cli) -> None:
+    folder = Path("jobs.d/sales")
+    folder.mkdir(parents=True)
+    (folder / "job.toml").write_text("schedule = false")
+    (folder / "01.sql").write_text("SELECT nope")
+    (folder / "02.sql").write_text("SELECT 2")
+    app = rota.Rota("sqlite:///rota.db", jobs_dir="jobs.d")
+    ends = Ends(app, 1)
+    app.start()
+    run = app.control.trigger("sales").id
+    ends.wait()
+    app.stop()
+    same = cli("redo", run)
+    assert (same.out, same.err) == (f"run {run} starts over; it is waiting\n", "")
+    cli("cancel", run)
+    (folder / "01.sql").write_text("SELECT 1")
+    app.serve_folder().load()
+    app.close()
+    changed = cli("redo", run)
+    assert changed.err == (
+        "it runs the texts it began with; 01.sql has changed since: "
+        "ask for the latest (--latest) to run those\n"
+    )
+    cli("cancel", run)
+    assert "01.sql was never done, and is passed over\n" in cli("redo", run, "--from", "2").err
+    cli("cancel", run)
+    assert cli("redo", run, "--latest").err == ""
 
 
 def test_redo_waits_if_asked(cli: Cli) -> None:

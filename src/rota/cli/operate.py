@@ -191,7 +191,7 @@ def redo(
     from_step
         Begin at this step: the name of its file, or its number.
     latest
-        Begin at the first step, with the files as they are now.
+        With the files as they are now, from the first step or from --from.
     wait
         Wait for the run to end; exit 1 if it did not succeed.
     reason
@@ -207,6 +207,8 @@ def redo(
         if run is None:
             return do_all(control, "redo", many, reason=reason, where=where, latest=latest)
         told = control.redo(find_run(control, run).id, reason, from_step=from_step, latest=latest)
+        for one in control.redo_notes(told.id):
+            note(one)
         if wait:
             return say_end(wait_for_end(control, told.id), where)
     how = "starts over" if from_step is None else f"goes on at step {from_step}"

@@ -46,7 +46,7 @@ LOOKS = (
     "running_by_schedule", "runs", "run", "runs_beginning", "attempts", "steps", "logs", "events",
     "audit", "occurrences", "changes", "queues", "workers", "locks", "explain", "why", "select",
     "count_runs", "doctor", "tokens", "log_tail", "counts", "problems", "timeline",
-    "dead_groups", "texts", "schedule_names",
+    "dead_groups", "texts", "schedule_names", "redo_notes",
 )  # fmt: skip
 ACTS = (
     "enqueue", "trigger", "trigger_job", "cancel", "redo", "delete", "pause_run", "resume_run",

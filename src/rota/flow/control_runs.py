@@ -14,6 +14,7 @@ from rota.flow.waits import with_reasons
 from rota.model.limits import BULK_RUNS, PAGE, REASON_LENGTH, check_whole
 from rota.model.redact import redact_args, redact_columns, redact_text, shorten
 from rota.model.run import Enqueued, Run, begins_run_id
+from rota.model.steps import PASSED_OVER, redo_notes
 from rota.model.transitions import CANCELLED, STATES
 from rota.storage.protocol import Actor, Storage
 
@@ -188,16 +189,27 @@ class RunControl:
     ) -> Run:
         """Start over a run that has ended. A SQL run goes on at the first step that is not done,
         or at `from_step` (a file's name or number), with the texts it began with; `latest` takes
-        the files as they are now, from the first."""
-        if latest and from_step is not None:
-            raise Invalid(
-                "redo takes the latest files from the first step, or the kept ones from a step; "
-                "say one of the two"
-            )
+        the files as they are now, from the first or from that step."""
         return self._changed(
             self.storage.redo_run(
                 run_id, told_reason(reason), self.actor, from_step=from_step, latest=latest
             )
+        )
+
+    def redo_notes(self, run_id: str) -> list[str]:
+        """What is worth knowing about a redo just asked for: files that have changed since the run
+        began, steps that it passes over and that were never done."""
+        run = self.storage.run(run_id)
+        job = self.storage.jobs_named([run.job]).get(run.job)
+        if job is None or job.executor != "sql":
+            return []
+        steps = self.storage.list_steps(run.seq, limit=PAGE)
+        return redo_notes(
+            self.storage.kept_files(run.seq),
+            job.executor,
+            job.spec,
+            passed=self.storage.done_steps(run.seq, PASSED_OVER),
+            succeeded={one["number"] for one in steps if one["status"] == "succeeded"},
         )
 
     def pause_run(self, run_id: str, reason: str | None = None) -> Run:

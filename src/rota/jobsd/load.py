@@ -19,6 +19,7 @@ from rota.model.job import Job
 from rota.model.limits import ERROR_LENGTH, MANIFEST_BYTES, SQL_FILE_BYTES, SQL_FILES
 from rota.model.policies import PYTHON, SQL_FILE
 from rota.model.redact import shorten
+from rota.model.steps import text_hash
 
 # An executor's own opinion of a job; raises Invalid or Unknown.
 Check = Callable[[Job], None]
@@ -84,6 +85,9 @@ class Loader:
         scripts: list[tuple[str, str]] = []
         if seen.executor == "sql":
             scripts = self._read_scripts(found, unit, seen)
+            # What a run kept is compared with it, and who changed a file is told which.
+            texts = {name: text_hash(script) for name, script in scripts}
+            spec["hashes"] = {MANIFEST: text_hash(text), **texts}
         seen.place = found.place(path)
         spec["version"] = seen.version
         made = manifest.define(unit.name, told, SQL_FILE, spec, self.around)

@@ -18,7 +18,7 @@ from rota.errors import Invalid, LeaseLost, RotaError
 from rota.executors.attempt import conclude
 from rota.executors.context import Context
 from rota.executors.scripts import Scripts
-from rota.executors.sql.files import TEXT_STEP, read_folder, step_file
+from rota.executors.sql.files import read_folder, step_file
 from rota.executors.sql.interrupt import STEP_TIMEOUT, Interrupts
 from rota.executors.sql.places import Place, open_place, session_on
 from rota.executors.sql.scripts import close_kept, prepare
@@ -31,7 +31,7 @@ from rota.model.limits import ERROR_LENGTH, check_key, check_name
 from rota.model.outcome import Outcome
 from rota.model.redact import secrets_of, shorten
 from rota.model.sql_script import is_autonomous
-from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
+from rota.model.steps import AT_LEAST_ONCE, TEXT_STEP, StepDone, StepFile
 
 log = logging.getLogger("rota.sql")
 

@@ -12,8 +12,6 @@ from rota.model.interpolate import variables
 from rota.model.limits import SQL_FILE_BYTES, SQL_FILES
 from rota.model.steps import StepFile
 
-TEXT_STEP = "sql"  # the name of the one step of SQL that is given as text
-
 
 def read_folder(folder: str, names: Sequence[str], dialect: str) -> list[StepFile]:
     """All files of a job, in order."""

@@ -672,11 +672,10 @@ UPDATE {prefix}step_marks SET void = true
 DELETE FROM {prefix}step_marks WHERE run_seq = :seq AND attempt = 0;
 
 -- name: pin_marks
--- Done whoever asks, also an attempt that starts over: as if attempt 0, which never is, had done it.
+-- Passed over, done or not, whoever asks, also an attempt that starts over: as if attempt 0, which
+-- never is, had done them.
 INSERT INTO {prefix}step_marks (run_seq, number, attempt, finished_at)
-SELECT run_seq, number, 0, max(finished_at) FROM {prefix}step_marks
- WHERE run_seq = :seq AND number < :number AND NOT void
- GROUP BY run_seq, number;
+SELECT :seq, number, 0, {now} FROM generate_series(1, :number::integer - 1) AS number;
 
 -- name: list_steps
 SELECT s.attempt, s.number, s.name, s.hash, s.started_at,

@@ -7,6 +7,7 @@ from typing import Any
 from rota.errors import Conflict, Unknown
 from rota.model.duration import EPOCH
 from rota.model.run import RUN_ID, Attempt, Run
+from rota.model.steps import begin_at, step_names
 from rota.model.transitions import (
     PAUSED,
     PENDING,
@@ -72,7 +73,7 @@ class ControlScript(SettleScript, RescueScript):
     ) -> Run:
         """Start over a run that has ended: fresh counts, attempt numbers go on. Its steps begin at
         the first that is not done, or at `from_step`, with the texts it had; `latest` forgets
-        those, so that it begins with the files as they are then."""
+        those, so that it begins with the files as they are then, at the first or at `from_step`."""
 
         def work(tx: Transaction) -> Run:
             run = self._lock_run(tx, run_id)
@@ -86,17 +87,29 @@ class ControlScript(SettleScript, RescueScript):
         return self.engine.write("redo_run", work)
 
     def _reopen_steps(self, tx: Transaction, run: Run, from_step: str | None, latest: bool) -> None:
-        number = None
         tx.all("unpin_marks", seq=run.seq)
         if from_step is not None:
-            number = _step_number(run.id, from_step, tx.all("run_files", seq=run.seq))
+            self._begin_at(tx, run, from_step, latest)
         elif latest or run.state == SUCCEEDED:  # after a success no step is left to begin at
-            number = 0
-        if number is not None:
-            tx.all("void_marks", seq=run.seq, number=number)
-            tx.all("pin_marks", seq=run.seq, number=number)
+            tx.all("void_marks", seq=run.seq, number=0)
         if latest:
             tx.many("delete_run_files", [{"seq": run.seq}])
+
+    def _begin_at(self, tx: Transaction, run: Run, from_step: str, latest: bool) -> None:
+        kept = [row["name"] for row in tx.all("run_files", seq=run.seq)]
+        names, what = None, f"run {run.id}"
+        if latest:
+            names, what = self._latest_steps(tx, run.job), f"job {run.job!r} as it is now"
+        begin = begin_at(from_step, kept, names, what)
+        tx.all("void_marks", seq=run.seq, number=begin.forget)
+        tx.all("pin_marks", seq=run.seq, number=begin.first)
+
+    def _latest_steps(self, tx: Transaction, name: str) -> tuple[str, ...]:
+        row = tx.one("jobs_named", names=[name])
+        if row is None:
+            raise Unknown(f"job {name!r} does not exist any more, so there is no latest version")
+        job = rows.job(row)
+        return step_names(job.executor, job.spec)
 
     def pause_run(self, run_id: str, reason: str | None, actor: Actor) -> Run:
         """Hold a run back. A running one is asked, and stops where its executor can."""
@@ -299,15 +312,3 @@ class ControlScript(SettleScript, RescueScript):
     def _lock_run(self, tx: Transaction, run_id: str) -> Run:
         """Read a run and keep others from changing it until we commit."""
         return self._run(tx, run_id, "lock_run")
-
-
-def _step_number(run_id: str, wanted: str, files: list[Row]) -> int:
-    """A step by its name or its number."""
-    for file in files:
-        if wanted in (file["name"], str(file["number"])):
-            number: int = file["number"]
-            return number
-    if not files:
-        raise Unknown(f"run {run_id} has no steps; redo it without naming one")
-    names = ", ".join(file["name"] for file in files)
-    raise Unknown(f"run {run_id} has no step {wanted!r}; its steps are {names}")

@@ -418,11 +418,13 @@ UPDATE {prefix}step_marks SET void = 1 WHERE run_seq = :seq AND number >= :numbe
 DELETE FROM {prefix}step_marks WHERE run_seq = :seq AND attempt = 0;
 
 -- name: pin_marks
--- Done whoever asks, also an attempt that starts over: as if attempt 0, which never is, had done it.
+-- Passed over, done or not, whoever asks, also an attempt that starts over: as if attempt 0, which
+-- never is, had done them.
+WITH RECURSIVE passed (number) AS (
+    SELECT 1 WHERE :number > 1 UNION ALL SELECT number + 1 FROM passed WHERE number + 1 < :number
+)
 INSERT INTO {prefix}step_marks (run_seq, number, attempt, finished_at)
-SELECT run_seq, number, 0, max(finished_at) FROM {prefix}step_marks
- WHERE run_seq = :seq AND number < :number AND void = 0
- GROUP BY run_seq, number;
+SELECT :seq, number, 0, {now} FROM passed;
 
 -- name: list_steps
 SELECT s.attempt, s.number, s.name, s.hash, s.started_at,

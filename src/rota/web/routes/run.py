@@ -19,10 +19,16 @@ routes = Routes("runs")
 
 
 class Redo(Why):
-    """`from_step` (a file's name or number) or `latest` (the files as they are now), not both."""
+    """`from_step` is a file's name or number, `latest` takes the files as they are now."""
 
     from_step: Annotated[str | None, Field(max_length=KEY_LENGTH)] = None
     latest: bool = False
+
+
+class Redone(RunOut):
+    """`notes`: files that have changed since the run began, steps that are passed over undone."""
+
+    notes: list[str]
 
 
 class Attempt(Telling):
@@ -95,13 +101,11 @@ def cancel_run(ask: Asked, run: RunId, why: Why) -> Any:
     return _told(ask, ask.control.cancel(run, why.reason))
 
 
-@routes.post("/runs/{run:run}/redo", RunOut)
+@routes.post("/runs/{run:run}/redo", Redone)
 def redo_run(ask: Asked, run: RunId, redo: Redo) -> Any:
     """Start over a run that has ended."""
-    return _told(
-        ask,
-        ask.control.redo(run, redo.reason, from_step=redo.from_step, latest=redo.latest),
-    )
+    told = ask.control.redo(run, redo.reason, from_step=redo.from_step, latest=redo.latest)
+    return {**_told(ask, told), "notes": ask.control.redo_notes(run)}
 
 
 @routes.post("/runs/{run:run}/pause", RunOut)

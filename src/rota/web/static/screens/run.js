@@ -85,13 +85,12 @@ export async function redo(run, steps, from, reload) {
   const names = [...new Set(steps.map((step) => step.name))];
   const fields = names.length === 0 ? [] : [{
     name: "from_step", label: "Begin at", value: from ?? "",
-    options: [{ value: "", label: "the first step that is not done" }, ...names.map((name) => ({ value: name, label: name })), { value: "*latest", label: "the first step, with the files as they are now" }],
-  }];
-  const told = await ask({ title: "Redo this run", text: names.length ? "Done steps before that one are not run again. Values are read anew." : "It is run again with the same arguments.", verb: "Redo", fields, reason: "optional" });
+    options: [{ value: "", label: "the first step that is not done" }, ...names.map((name) => ({ value: name, label: name }))],
+  }, { name: "latest", type: "checkbox", label: "With the files as they are now", hint: "From the first step, unless you chose one." }];
+  const told = await ask({ title: "Redo this run", text: names.length ? "What comes before that one is not run again. Values are read anew." : "It is run again with the same arguments.", verb: "Redo", fields, reason: "optional" });
   if (!told) return;
-  const latest = told.from_step === "*latest";
-  const done = await attempt(() => post(`/runs/${run.id}/redo`, { reason: told.reason, latest, from_step: latest ? null : told.from_step || null }));
-  if (done) { toast("The run begins again."); reload(); }
+  const done = await attempt(() => post(`/runs/${run.id}/redo`, { reason: told.reason, latest: Boolean(told.latest), from_step: told.from_step || null }));
+  if (done) { toast(["The run begins again.", ...done.notes.map((one) => `${one}.`)].join(" ")); reload(); }
 }
 
 // Whatever does not run says why.
