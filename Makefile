@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock screenshots docs lock clean
+.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock screenshots docs package lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -73,6 +73,9 @@ bench-lock: $(READY) ## Pin the newest versions of the peers in benchmarks/requi
 docs: $(READY) ## Build the docs as a site in build/site, without network; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "open build/site/index.html, or: $(BIN)/python -m http.server --directory build/site"
+
+package: $(READY) ## Build wheel and sdist in dist; try each extra in an empty environment (needs the index)
+	@$(BIN)/python scripts/package.py
 
 lock: $(READY) ## Pin the newest versions of all dependencies in requirements-dev.lock
 	$(PIP) install --quiet uv
