@@ -146,11 +146,15 @@ def load_settings(
 
 def make_settings(told: Mapping[str, Any]) -> Settings:
     """Settings from plain values, each converted and checked by name."""
+    _check_names(told)
+    return replace(Settings(), **{name: _convert(name, value) for name, value in told.items()})
+
+
+def _check_names(told: Mapping[str, Any], place: str = "") -> None:
     known = {one.name for one in fields(Settings)}
     for name in told:
         if name not in known:
-            raise Invalid(f"setting {name!r} is unknown{_hint(name, known)}")
-    return replace(Settings(), **{name: _convert(name, value) for name, value in told.items()})
+            raise Invalid(f"{place}setting {name!r} is unknown{_hint(name, known)}")
 
 
 def _convert(name: str, value: Any) -> Any:
@@ -316,9 +320,11 @@ def _from_file(file: Path | None) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(text)
+        told = tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
         raise Invalid(f"settings file {path} is not valid TOML: {fault}") from None
+    _check_names(told, f"{path}: ")
+    return told
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -303,7 +303,7 @@ def test_a_host_that_is_not_there_is_named() -> None:
 def test_a_database_that_is_not_there_is_named(migrated_database: str) -> None:
     missing = migrated_database.rpartition("/")[0] + "/nowhere"
     with pytest.raises(
-        rota.Unavailable, match=r"/nowhere does not answer .*check the names of the"
+        rota.Unavailable, match=r"/nowhere does not answer .*check the name of the database"
     ):
         define(missing).start()
 

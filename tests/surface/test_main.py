@@ -74,9 +74,9 @@ def test_wrong_use_exits_2_with_one_line(cli: Cli, args: str, message: str) -> N
 def test_a_missing_store_is_not_created(cli: Cli, args: str) -> None:
     answer = cli(*args.split())
     assert answer.code == 2
-    assert answer.error == (
+    assert answer.error.startswith(
         "rota: no store at rota.db; start one with `rota up [MODULE:APP]`, "
-        "or point --database elsewhere"
+        "or point --database elsewhere (this folder, "
     )
     assert os.listdir() == []
 

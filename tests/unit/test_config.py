@@ -116,7 +116,7 @@ def test_unknown_names_are_refused_with_a_suggestion(file: Path, text: str, mess
     file.write_text(text)
     with pytest.raises(Invalid) as caught:
         load_settings(file=file, environment={})
-    assert str(caught.value).startswith(message)
+    assert str(caught.value).removeprefix(f"{file}: ").startswith(message)
 
 
 BAD = [

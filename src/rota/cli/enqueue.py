@@ -154,7 +154,8 @@ def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     if wait:
         return say_end(wait_for_end(control, made.id), where)
     run = control.run(made.id)
-    if run.reason and control.job(run.job).error:
+    # A program may enqueue before its workers start; a person wants to know now.
+    if run.reason and (not where.json or control.job(run.job).error):
         note(run.reason)
     if where.json:
         say_json({"id": made.id, "created": made.created})

@@ -125,7 +125,9 @@ def runs(
         now = control.now()
     if where.json:
         return say_json([run_record(run) for run in found])
-    say_runs(found, now, empty="no runs match")
+    asked = (state, job, schedule, queue, before)
+    none_yet = "no runs yet; a schedule makes them, or `rota run JOB`"
+    say_runs(found, now, empty="no runs match" if any(asked) else none_yet)
     _say_more(found, limit, f"--before {found[-1].seq}" if found else "")
 
 

@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 import traceback
+from difflib import get_close_matches
 from types import ModuleType
 
 from rota.app import Rota
@@ -41,7 +42,7 @@ def _import(name: str) -> ModuleType:
         if fault.name is not None and f"{name}.".startswith(f"{fault.name}."):
             raise Invalid(
                 f"module {name!r} is not in this folder ({os.getcwd()}) and not installed; "
-                "start `rota up` where the module can be imported"
+                + (_meant(name) or "start `rota up` where the module can be imported")
             ) from None
         raise _failed(name, fault) from fault
     except (ValueError, TypeError) as fault:
@@ -54,12 +55,27 @@ def _import(name: str) -> ModuleType:
         raise _failed(name, fault) from fault
 
 
+def _meant(name: str) -> str | None:
+    """A module of this folder, or of its `src`, that is nearly or exactly called so."""
+    if os.path.exists(os.path.join("src", *name.split("."))) or os.path.exists(
+        os.path.join("src", *name.split(".")) + ".py"
+    ):
+        return "it is in src: pip install -e . or PYTHONPATH=src makes it known"
+    here = [entry.removesuffix(".py") for entry in os.listdir() if entry.endswith(".py")]
+    close = get_close_matches(name, here, n=1)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
 def _attribute(module: ModuleType, name: str) -> object:
     try:
         return getattr(module, name)
     except AttributeError:
         apps = sorted(key for key, value in vars(module).items() if isinstance(value, Rota))
-        hint = f"it has {', '.join(apps)}" if apps else "it has no rota.Rota at its top level"
+        hint = (
+            f"it has {', '.join(apps)}: rota up {module.__name__}:{apps[0]}"
+            if apps
+            else f"it has no rota.Rota at its top level; make one with {name} = rota.Rota()"
+        )
         raise Invalid(f"module {module.__name__!r} has no {name!r}; {hint}") from None
 
 

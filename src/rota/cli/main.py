@@ -9,6 +9,7 @@ Exit codes: 0 it worked, 1 the thing asked about failed, 2 wrong use.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -214,13 +215,38 @@ def _run(tokens: list[str]) -> int:
     if tokens == ["--version"]:
         print(f"rota {VERSION}")
         return OK
-    from cyclopts import CycloptsError
+    from cyclopts import CycloptsError, UnknownCommandError
 
     try:
         code = make_app()(tokens, exit_on_error=False, print_error=False)
+    except UnknownCommandError as fault:
+        return _refuse(tokens, _unknown(tokens[0], str(fault)), WRONG_USE)
     except CycloptsError as fault:
         return _refuse(tokens, str(fault), WRONG_USE)
     return code if isinstance(code, int) else OK
+
+
+# What others call it.
+_MEANT = {
+    "start": "up",
+    "serve": "up",
+    "worker": "up",
+    "beat": "up",
+    "list": "runs",
+    "status": "runs",
+}
+
+
+def _unknown(token: str, told: str) -> str:
+    """Name what was meant, if that can be told, and where all commands are."""
+    if token.startswith("-"):
+        return f"option {token} stands before the command; use: rota COMMAND {token} …"
+    if token in (command.name for group in GROUPS.values() for command in group):
+        return told  # below it, as in `rota token mak`
+    close = re.search(r'Did you mean "([^"]+)"', told)
+    meant = _MEANT.get(token) or (close[1] if close else None)
+    hint = f'Did you mean "{meant}"? ' if meant else ""
+    return f'Unknown command "{token}". {hint}`rota --help` lists all'
 
 
 def _say_help() -> int:

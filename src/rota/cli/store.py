@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rota.cli.options import Where
 from rota.cli.suggest import suggesting
-from rota.config import Settings, load_settings
+from rota.config import FILE, Settings, load_settings
 from rota.errors import Unavailable, WrongSchema
 from rota.flow.control import Control
 from rota.storage.protocol import Actor
@@ -111,7 +111,7 @@ def existing(where: Where) -> Iterator[tuple[Settings, Store | RemoteControl]]:
     if file is not None and (not file.exists() or file.stat().st_size == 0):
         raise WrongSchema(
             f"no store at {file}; start one with `rota up [MODULE:APP]`, "
-            "or point --database elsewhere"
+            f"or point --database elsewhere{_elsewhere(where, file)}"
         )
     found = open_or_ask(settings)
     try:
@@ -120,6 +120,13 @@ def existing(where: Where) -> Iterator[tuple[Settings, Store | RemoteControl]]:
         yield settings, found
     finally:
         found.close()
+
+
+def _elsewhere(where: Where, file: Path) -> str:
+    """Settings and a relative path count from this folder: perhaps it is the wrong one."""
+    if where.config is not None or file.is_absolute() or Path(FILE).exists():
+        return ""
+    return f" (this folder, {Path.cwd()}, has no {FILE})"
 
 
 def open_or_ask(settings: Settings) -> Store | RemoteControl:

@@ -28,7 +28,7 @@ def describe(
         "app": address,
         "database": redact_text(settings.database),
         "parts": list(parts),
-        "jobs_dir": _folder(app, parts),
+        "jobs_dir": _folder(app, address, parts),
         "jobs": sorted(job.name for job in app.jobs()),
         "problems": app.problems() if "worker" in parts else [],
         "schedules": [
@@ -55,6 +55,7 @@ def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
         ("web", _web_words(app.settings, told)),
         ("stop", [_stop(app.settings)]),
         ("look", _look(app, told, usual)),
+        ("next", _next(app, told)),
     ]
     say_painted(paint(f"Rota {VERSION}", "bold") + "\n")
     for name, values in lines:
@@ -64,12 +65,27 @@ def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
     say_painted("")
 
 
-def _folder(app: Rota, parts: Sequence[str]) -> str | None:
-    """Where jobs come from beside the app; a folder that may come later is told as such."""
+def _folder(app: Rota, address: str | None, parts: Sequence[str]) -> str | None:
+    """Where jobs come from beside the app; a folder that may come later is told as such. Who has
+    an app and named no folder is not told of one that is not there."""
     if "worker" not in parts:
         return None
     folder = app.settings.jobs_folder
-    return str(folder) if folder.is_dir() else f"{folder} (not there yet; `rota init` makes one)"
+    if folder.is_dir():
+        return str(folder)
+    return f"{folder} (not there yet)" if address is None or app.settings.jobs_dir else None
+
+
+def _next(app: Rota, told: dict[str, Any]) -> list[str]:
+    """What to do where there is nothing to do. Settings are read at the start: hence Ctrl-C."""
+    if told["jobs"] or told["problems"] or told["app"] or "worker" not in told["parts"]:
+        return []
+    if app.settings.jobs_folder.is_dir():
+        return [f"save a job in {told['jobs_dir']}; `rota init DIR` writes two that work to DIR"]
+    return [
+        "Ctrl-C, then `rota init` (a folder with two working jobs) and `rota up`",
+        "or `rota up MODULE:APP` for an app in Python",
+    ]
 
 
 def _problems(told: dict[str, Any]) -> list[str]:

@@ -137,7 +137,7 @@ def _reasons(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[st
     yield from _standstill(schedule, job)
     dispatch = storage.meta().get("dispatch", "on")
     if dispatch != "on":
-        yield f"dispatch is off: {dispatch}"
+        yield f"dispatch is off: {dispatch}; `rota resume --dispatch` turns it on"
     yield from _line(storage, schedule)
     yield from _workers(storage, schedule, job, now)
 
@@ -149,11 +149,14 @@ def _standstill(schedule: Schedule, job: Job | None) -> Iterator[str]:
     if not schedule.enabled and job is not None and job.retired:
         yield f"its job is {job.error}"
     elif not schedule.enabled:
-        yield "it is disabled in its definition (enabled = false)"
+        yield "it is disabled in its definition (enabled = false): set it to true there"
     if schedule.paused:
         since = schedule.paused_at.isoformat(timespec="seconds") if schedule.paused_at else "?"
         reason = f": {schedule.paused_reason}" if schedule.paused_reason else ""
-        yield f"it was paused by {schedule.paused_by} at {since}{reason}"
+        yield (
+            f"it was paused by {schedule.paused_by} at {since}{reason}; "
+            f"`rota resume {schedule.name}` lets it go on"
+        )
     if schedule.next_fire_at is None and schedule.error is None:
         yield "it is finished: there is no further occurrence"
 
@@ -197,21 +200,31 @@ def _held_up(schedule: Schedule) -> str:
 
 def _workers(storage: Storage, schedule: Schedule, job: Job | None, now: datetime) -> Iterator[str]:
     if job is None:
-        yield f"job {schedule.job!r} is not registered by any process"
+        yield (
+            f"job {schedule.job!r} is not registered by any process; start the app that has it "
+            "(`rota up MODULE:APP`), or put its file into jobs.d"
+        )
         return
     if job.retired:
         return  # there is nothing that a worker could know
     for queue in storage.list_queues(limit=PAGE):
         if queue["name"] == job.queue and queue["paused"]:
             reason = f": {queue['reason']}" if queue["reason"] else ""
-            yield f"queue {job.queue!r} is paused by {queue['paused_by']}{reason}"
+            yield (
+                f"queue {job.queue!r} is paused by {queue['paused_by']}{reason}; "
+                f"`rota resume --queue {job.queue}` lets it go on"
+            )
     live = [one for one in storage.list_workers(limit=PAGE) if now - one["seen_at"] <= LIVE]
     if not live:
         yield "no worker is alive; start one with `rota up [MODULE:APP]`"
     elif not any(schedule.job in one["jobs"] for one in live):
-        yield f"no live worker knows job {schedule.job!r}" + (f": {job.error}" if job.error else "")
+        way = f": {job.error}" if job.error else "; start one that does: `rota up [MODULE:APP]`"
+        yield f"no live worker knows job {schedule.job!r}{way}"
     elif not any(schedule.job in one["jobs"] and serves(one, job.queue) for one in live):
-        yield f"no live worker that knows job {schedule.job!r} serves queue {job.queue!r}"
+        yield (
+            f"no live worker that knows job {schedule.job!r} serves queue {job.queue!r}; "
+            f"start one with --queue {job.queue}, or without --queue for all"
+        )
 
 
 def serves(worker: dict[str, Any], queue: str) -> bool:

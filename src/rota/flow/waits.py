@@ -1,11 +1,12 @@
-"""Why a run waits though it is due: nobody who is alive can run its job."""
+"""Why a run waits though it is due: nobody who is alive can run its job, or serves its queue."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from rota.flow.explain import LIVE
+from rota.flow.explain import LIVE, SOME, serves
 from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.model.outcome import error_line
@@ -25,15 +26,19 @@ def with_reasons(storage: Storage, runs: Sequence[Run]) -> list[Run]:
         return list(runs)
     now = storage.now()
     workers = storage.list_workers(limit=PAGE)
-    known = {
-        name for worker in workers if now - worker["seen_at"] <= LIVE for name in worker["jobs"]
-    }
+    live = [worker for worker in workers if now - worker["seen_at"] <= LIVE]
+    known = {name for worker in live for name in worker["jobs"]}
     jobs = storage.jobs_named(sorted(names - known))
+    reasons: dict[tuple[str, str], str | None] = {}
+    for run in runs:
+        if _is_asked(run) and (run.job, run.queue) not in reasons:
+            reasons[run.job, run.queue] = (
+                why_none_serves(live, run.job, run.queue)
+                if run.job in known
+                else why_nobody_can(run.job, jobs.get(run.job))
+            )
     return [
-        replace(run, reason=why_nobody_can(run.job, jobs.get(run.job)))
-        if _is_asked(run) and run.job not in known
-        else run
-        for run in runs
+        replace(run, reason=reasons[run.job, run.queue]) if _is_asked(run) else run for run in runs
     ]
 
 
@@ -43,6 +48,20 @@ def why_nobody_can(name: str, job: Job | None) -> str:
         error = redact_text(error_line(job.error, limit=ERROR_LENGTH))
         return f"nobody can run the job {name!r} before this is mended: {error}"
     return f"no live worker knows the job {name!r}; start one with `rota up [MODULE:APP]`"
+
+
+def why_none_serves(live: Sequence[dict[str, Any]], job: str, queue: str) -> str | None:
+    """What to start where all who know the job work on other queues; None if one takes it."""
+    knowing = [worker for worker in live if job in worker["jobs"]]
+    if any(serves(worker, queue) for worker in knowing):
+        return None
+    others = sorted({name for worker in knowing for name in worker["queues"]})
+    more = f" and {len(others) - SOME} more" if len(others) > SOME else ""
+    return (
+        f"no live worker that knows the job {job!r} serves queue {queue!r} "
+        f"(they serve {', '.join(others[:SOME])}{more}); start one with --queue {queue}, "
+        "or without --queue for all"
+    )
 
 
 def _is_asked(run: Run) -> bool:

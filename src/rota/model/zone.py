@@ -7,6 +7,7 @@ so a change is found by comparing two instants and halving the stretch between t
 from __future__ import annotations
 
 import os
+import re
 import sys
 from datetime import datetime, timedelta, tzinfo
 from difflib import get_close_matches
@@ -18,6 +19,8 @@ from rota.errors import Invalid
 NAME_LENGTH = 64
 _LOCALTIME = "/etc/localtime"
 _ZONES_KEPT = 1_024
+# CEST, PST, IST, GMT+2, UTC+1, +02:00
+_ABBREVIATION = re.compile(r"[A-Z]{2,5}|(?:GMT|UTC)?[+-][0-9]{1,2}(?::?[0-9]{2})?")
 
 
 @lru_cache(maxsize=_ZONES_KEPT)
@@ -43,6 +46,13 @@ def _unknown(name: str) -> str:
         spellings[key.lower()] = key
     if not spellings:
         return f"timezone {name!r} is unknown: this machine has no zone data; pip install tzdata"
+    city = name.isalpha() and name.lower() in spellings
+    if _ABBREVIATION.fullmatch(name) and not city:
+        # Near in letters is not near in hours: CEST is no EST, and Etc/GMT+2 is behind UTC.
+        return (
+            f"timezone {name!r} is unknown: it is an abbreviation or an offset, which say nothing "
+            "about summer time; use the name of a place, such as 'Europe/Berlin', or 'UTC'"
+        )
     close = get_close_matches(name.strip().lower().replace(" ", "_"), spellings, n=1)
     hint = f"did you mean {spellings[close[0]]!r}?" if close else "use a name like 'Europe/Berlin'"
     return f"timezone {name!r} is unknown; {hint}"

@@ -153,6 +153,10 @@ def open_store(
             return open_duckdb(url, schema=schema, clock=clock, probe=probe)
         case _:
             shown = scheme if "://" in url else url
+            # As SQLAlchemy and JDBC write it; the engine is the same.
+            plain = scheme.lower().removeprefix("jdbc:").partition("+")[0]
+            if plain in ("sqlite", "postgresql", "postgres", "duckdb"):
+                raise Invalid(f"database {shown!r} is unknown; begin its URL with {plain}://")
             raise Invalid(
                 f"database {shown!r} is unknown; use sqlite:///rota.db or "
                 "postgresql://user@host/name or duckdb:///warehouse.duckdb"

@@ -86,7 +86,10 @@ class Web:
                     f"host {settings.host!r}, port {settings.port}: {fault.strerror or fault}"
                 ) from None
         if settings.port != PORT:
-            raise Conflict(f"port {settings.port} is in use; --port 0 picks a free one")
+            raise Conflict(
+                f"port {settings.port} is in use, perhaps by another `rota up`; stop that, or "
+                "choose another port (--port 0 picks a free one)"
+            )
         self.note = f"port {PORT} is in use, so this is another one; set `port` to choose"
         return _listen(settings.host, 0)
 

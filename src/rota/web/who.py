@@ -125,7 +125,10 @@ class Doorkeeper:
                 _keep(self._good, mark, None, GOOD_TOKENS)
         if token is None:
             self._wrong.add(address)
-            raise _unauthenticated("this token is wrong, revoked or expired")
+            raise _unauthenticated(
+                "this token is wrong, revoked or expired; `rota token list` shows the good ones, "
+                "`rota token create NAME` makes another"
+            )
         return token
 
     # Sessions
