@@ -77,8 +77,23 @@ def test_jobs_are_found_by_words_queue_executor_and_status(store: Store) -> None
     assert "mail/send" in names(store, status="enabled")
     assert not {"off", "bad"} & set(names(store, status="enabled"))
     assert names(store, after="mail/send", limit=1) == ["off"]
-    with pytest.raises(Invalid, match="use enabled, disabled, broken"):
+    with pytest.raises(Invalid, match="use enabled, disabled, broken, retired"):
         names(store, status="late")
+
+
+def test_a_retired_job_is_listed_only_where_it_is_asked_for(store: Store) -> None:
+    put_job(store, "job")
+    put_broken(store, "gone", "bad")
+    assert store.retire_job("gone", ORIGIN, "me", ME, live_seconds=30)
+    assert names(store) == ["bad", "job"]
+    assert names(store, status="broken") == ["bad"]
+    assert names(store, words="gone") == []
+    assert "gone" not in names(store, status="disabled")
+    assert names(store, status="retired") == ["gone"]
+    assert [job["name"] for job in control(store).jobs()] == ["bad", "job"]
+    assert [job["name"] for job in control(store).jobs(status="retired")] == ["gone"]
+    assert control(store).job("gone").retired
+    assert [one["name"] for one in control(store).problems() if one["kind"] == "broken"] == ["bad"]
 
 
 def test_a_job_has_the_first_of_its_schedules_and_their_number(store: Store) -> None:

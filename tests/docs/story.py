@@ -138,8 +138,11 @@ class Story:
             wait_until(lambda: self.state() == "succeeded", "the end of the redo")
 
     def answer(self, args: list[str]) -> str:
-        """A refusal is a line on stderr. Notes are there, too, and belong to a terminal."""
+        """A refusal is a line on stderr. Notes are there, too, and belong to a terminal; only the
+        doctor's is its verdict."""
         told = self.cli(*args)
+        if args[0] == "doctor":
+            return told.out + told.err.lstrip()
         return told.out or (told.err if told.code else "")
 
     def begin(self, command: str, args: list[str], answer: str) -> None:

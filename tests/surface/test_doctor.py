@@ -245,6 +245,40 @@ def test_a_broken_job(patient: Patient) -> None:
     assert found["says"] == "job job: jobs.d/x.py: line 3: no"
 
 
+def put_file(store: Store) -> None:
+    store.put_jobs([Job(name="gone", source="file", origin="jobs.d")])
+
+
+def retire(store: Store) -> None:
+    """As a folder does when the files of the job are gone."""
+    assert store.retire_job("gone", "jobs.d", None, ME, live_seconds=30)
+
+
+def test_a_job_whose_files_were_removed_is_no_problem(patient: Patient) -> None:
+    patient.plant(put_file)
+    patient.plant(retire)
+    (found,) = patient.findings("jobs")
+    assert (found["status"], found["says"]) == ("ok", "1 job, none broken; 1 retired")
+    assert [one["name"] for one in patient.cli("jobs", "--json").json] == ["job"]
+    (gone,) = patient.cli("jobs", "--status", "retired", "--json").json
+    assert gone["name"] == "gone"
+    assert "retired: " in patient.cli("show", "gone").out
+
+
+def test_what_waits_for_a_job_whose_files_were_removed(patient: Patient) -> None:
+    patient.plant(put_file)
+    patient.plant(lambda store: put_schedule(store, job="gone"))
+    patient.plant(lambda store: enqueue(store, job="gone"))
+    patient.plant(retire)
+    queued, schedule = (one for one in patient.findings("jobs") if one["status"] == "warning")
+    assert queued["says"] == "runs of job gone wait, and its files are gone"
+    assert schedule["says"] == "schedule often makes runs of job gone, whose files are gone"
+    for found in (queued, schedule):  # the fixes work
+        fix = found["fix"].split(", ")[0].split()[1:]
+        assert patient.cli(*fix, *(["--yes"] if "--all" in fix else [])).code == 0
+    assert [one["status"] for one in patient.findings("jobs")] == ["ok"]
+
+
 def test_a_job_that_no_worker_knows(patient: Patient) -> None:
     patient.plant(lambda store: worker(store, jobs='["other"]'))
     assert patient.worse("jobs")["status"] == "warning"

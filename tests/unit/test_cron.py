@@ -87,6 +87,11 @@ def test_a_date_that_never_comes_gives_none(case: dict[str, Any]) -> None:
             "cron '* *' has 2 fields; use 5, 6 (seconds first) or 7 (seconds first, year last)",
         ),
         ("@dialy", "cron '@dialy' has the unknown macro @dialy; did you mean @daily?"),
+        ("0 0 3 * * MONDAY", "cron '0 0 3 * * MONDAY' has weekday MONDAY; use 0-7 or SUN-SAT"),
+        (
+            "/5 * * * *",
+            "cron '/5 * * * *' has minute /5; write what comes before the step, such as */5",
+        ),
         (
             "@every 5m",
             "cron '@every 5m' has @every; an interval is not cron, use every = '5m'",
@@ -97,6 +102,23 @@ def test_a_message_names_the_field_the_value_and_the_fix(text: str, message: str
     with pytest.raises(Invalid) as caught:
         Cron.parse(text)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("timing", "command"),
+    [
+        ("0 3 * * *", "/srv/backup.sh"),
+        ("*/10 * * * *", "flock -n /tmp/feed.lock python3 feed.py"),
+        ("0 3 * * *", "root /srv/backup.sh"),
+        ("@daily", "/srv/backup.sh"),
+    ],
+)
+def test_a_line_of_a_crontab_is_told_where_its_command_belongs(timing: str, command: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        Cron.parse(f"{timing}  {command}")
+    assert f"a command behind its fields, {command!r}; keep {timing!r}" in str(caught.value)
+    assert "a sixth field would mean that seconds come first" in str(caught.value)
+    assert str(caught.value).endswith("put the command into the job's `command`")
 
 
 @pytest.mark.parametrize(

@@ -28,20 +28,33 @@ SILENCE = timedelta(seconds=30)
 Name = Annotated[str | None, Parameter(metavar="NAME")]
 
 
-def jobs(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> None:
-    """List jobs.
+def jobs(
+    *,
+    status: Annotated[str | None, Parameter(metavar="STATUS")] = None,
+    after: Name = None,
+    limit: int = PAGE,
+    where: Where = HERE,
+) -> None:
+    """List jobs. Those whose files are gone are left out, unless asked for.
 
     Parameters
     ----------
+    status
+        Only jobs that are enabled, disabled, broken or retired (their files are gone).
     after
         Begin after this name: the way to the next page.
     limit
         At most this many.
     """
     with reading(where) as control:
-        found = control.jobs(after=after or "", limit=limit)
+        found = control.jobs(status=status, after=after or "", limit=limit)
     if where.json:
         return say_json(found)
+    nothing = (
+        "no jobs yet; an app or a folder brings them when it starts: `rota up [MODULE:APP]`"
+        if status is None
+        else f"no job is {status}"
+    )
     say_table(
         ("name", "executor", "queue", "attempts", "timeout", "description"),
         (
@@ -55,7 +68,7 @@ def jobs(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> None:
             )
             for job in found
         ),
-        empty="no jobs yet; an app or a folder brings them when it starts: `rota up [MODULE:APP]`",
+        empty=nothing,
     )
     _say_more(found, limit, f"--after {found[-1]['name']}" if found else "")
 

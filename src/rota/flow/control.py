@@ -98,8 +98,11 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         """Counts by state, schedules, and whether dispatch is on."""
         return self.storage.overview()
 
-    def jobs(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
-        found = self.storage.list_jobs(after=after, limit=page_size(limit))
+    def jobs(
+        self, *, status: str | None = None, after: str = "", limit: int = PAGE
+    ) -> list[dict[str, Any]]:
+        """Jobs by name; those that are retired only if that status is asked for."""
+        found = self.find_jobs(status=status, after=after, limit=page_size(limit))
         return [job_record(job) for job in found]
 
     def job(self, name: str) -> Job:

@@ -260,13 +260,15 @@ def _oldest(seen: Look, queue: dict[str, Any]) -> datetime | None:
 
 
 def check_jobs(seen: Look) -> Iterator[Finding]:
-    broken = [job for job in seen.jobs if job.error]
+    broken = [job for job in seen.jobs if job.error and not job.retired]
+    retired = [job for job in seen.jobs if job.retired]
     for job in broken[:SOME]:
         yield problem(
             "jobs", f"job {job.name}: {error_line(job.error, limit=300)}", "mend it; rota check"
         )
     if len(broken) > SOME:
         yield problem("jobs", f"{len(broken) - SOME} more jobs are broken", "rota jobs")
+    yield from _left_behind(seen, {job.name for job in retired if job.source == "file"})
     known = {name for worker in seen.live for name in worker["jobs"]}
     unknown = [job.name for job in seen.jobs if job.enabled and job.name not in known]
     scheduled = {one.job for one in seen.schedules if one.status == "ACTIVE"}
@@ -283,7 +285,27 @@ def check_jobs(seen: Look) -> Iterator[Finding]:
             "start the app or the folder that has them, if they are still wanted",
         )
     elif not broken:
-        yield ok("jobs", f"{_count(len(seen.jobs), 'job')}, none broken")
+        there = len(seen.jobs) - len(retired)
+        gone = f"; {len(retired)} retired" if retired else ""
+        yield ok("jobs", f"{_count(there, 'job')}, none broken{gone}")
+
+
+def _left_behind(seen: Look, retired: set[str]) -> Iterator[Finding]:
+    """A job whose files were taken away is well; what still waits for it is not."""
+    waiting = {row["job"] for row in seen.queued if row["job"] in retired}
+    for name in sorted(waiting)[:SOME]:
+        yield warning(
+            "jobs",
+            f"runs of job {name} wait, and its files are gone",
+            f"rota cancel --all --job {name}, or put its files back",
+        )
+    firing = [one for one in seen.schedules if one.status == "ACTIVE" and one.job in retired]
+    for schedule in firing[:SOME]:
+        yield warning(
+            "jobs",
+            f"schedule {schedule.name} makes runs of job {schedule.job}, whose files are gone",
+            f"rota drop {schedule.name}, or put its files back",
+        )
 
 
 def check_schedules(seen: Look) -> Iterator[Finding]:

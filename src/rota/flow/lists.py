@@ -18,7 +18,7 @@ from rota.model.redact import redact_columns
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
 
-JOB_STATUSES = ("enabled", "disabled", "broken")
+JOB_STATUSES = ("enabled", "disabled", "broken", "retired")
 OPEN = ("queued", "running", "held", "waiting", "paused")
 MINUTE = timedelta(minutes=1)
 RATE_SPAN = 5 * MINUTE
@@ -40,7 +40,8 @@ class ListsControl:
         after: str = "",
         limit: int = PAGE,
     ) -> list[Job]:
-        """Jobs whose name or description holds the words, by name."""
+        """Jobs whose name or description holds the words, by name. Those that are retired have a
+        history and no future, and are found by that status alone."""
         if status is not None and status not in JOB_STATUSES:
             raise Invalid(f"status {status!r} is unknown; use {', '.join(JOB_STATUSES)}")
         return self.storage.find_jobs(

@@ -6,6 +6,7 @@ sentence, such as `minute 61; use 0-59`; `Cron.parse` adds the beginning.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -26,6 +27,10 @@ MACROS = {
 }
 _MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 _WEEKDAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
+
+# What may be meant as a field, also with a mistake in it: numbers, three letters, MONDAY.
+_NAMES = f"[A-Z]{{1,3}}L?|(?:{'|'.join(_WEEKDAYS)})[A-Z]*"
+_FIELD = re.compile(rf"(?!/[A-Z])(?:[0-9*?,/#-]|(?<![A-Z])(?:{_NAMES})(?![A-Z]))+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ def split_fields(text: str) -> list[str]:
     wanted = text.strip().lower()
     if wanted.startswith("@every"):
         raise Invalid("@every; an interval is not cron, use every = '5m'")
+    _refuse_command(text.split())
     if wanted.startswith("@"):
         if wanted not in MACROS:
             close = get_close_matches(wanted, MACROS, n=1)
@@ -82,6 +88,17 @@ def split_fields(text: str) -> list[str]:
             )
 
 
+def _refuse_command(words: list[str]) -> None:
+    """A line of a crontab has its command behind the fields; here it would be read as a weekday."""
+    fields = 1 if words and words[0].startswith("@") else 5
+    if any(not _FIELD.fullmatch(word) for word in words[fields:]):
+        timing, command = " ".join(words[:fields]), " ".join(words[fields:])
+        raise Invalid(
+            f"a command behind its fields, {command!r}; keep {timing!r} (a sixth field would mean "
+            "that seconds come first), and put the command into the job's `command`"
+        )
+
+
 def parse_mask(kind: Field, text: str) -> int:
     """A list of values, ranges and steps."""
     mask = 0
@@ -95,6 +112,8 @@ def parse_item(kind: Field, item: str) -> int:
     if not item:
         raise Invalid(f"an empty {kind.name} in a list; remove the extra comma")
     span, slash, step_text = item.partition("/")
+    if not span:
+        raise Invalid(f"{kind.name} {item}; write what comes before the step, such as *{item}")
     first, dash, last = span.partition("-")
     if span == "*":
         low, high = kind.low, kind.high

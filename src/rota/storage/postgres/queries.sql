@@ -1703,7 +1703,8 @@ SELECT id, name, paused_by, paused_at, paused_reason, state FROM {prefix}schedul
  WHERE paused AND id > 0 ORDER BY id LIMIT :limit;
 
 -- name: broken_jobs
-SELECT name, error FROM {prefix}jobs WHERE error IS NOT NULL ORDER BY name LIMIT :limit;
+-- A job whose files were taken away is not broken: it has a history and no future.
+SELECT name, error FROM {prefix}jobs WHERE error NOT LIKE 'retired: %' ORDER BY name LIMIT :limit;
 
 -- name: queued_jobs
 -- Which jobs wait for a worker, among the first of the line.
@@ -1808,6 +1809,7 @@ SELECT id, name, sort_key FROM (
 ------------------------------------------------------------------------------- lists that are searched
 
 -- name: find_jobs
+-- Retired jobs are found by that status alone.
 SELECT name, executor, source, origin, spec::text, args_schema::text, description, queue, priority,
        timeout, policies::text, enabled, error, version, version_at
   FROM {prefix}jobs
@@ -1815,7 +1817,8 @@ SELECT name, executor, source, origin, spec::text, args_schema::text, descriptio
    AND (:words::text IS NULL OR position(:words in lower(name)) > 0 OR position(:words in lower(description)) > 0)
    AND (:queue::text IS NULL OR queue = :queue)
    AND (:executor::text IS NULL OR executor = :executor)
-   AND (:status::text IS NULL
+   AND (coalesce(error, '') LIKE 'retired: %') = (coalesce(:status::text, '') = 'retired')
+   AND (:status::text IS NULL OR :status = 'retired'
         OR (:status = 'broken' AND error IS NOT NULL)
         OR (:status = 'disabled' AND NOT enabled)
         OR (:status = 'enabled' AND enabled AND error IS NULL))

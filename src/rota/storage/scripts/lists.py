@@ -26,8 +26,8 @@ class ListsScript(Script):
         after: str,
         limit: int,
     ) -> list[Job]:
-        """Jobs whose name or description holds `words`, by name. `status`: enabled, disabled or
-        broken."""
+        """Jobs whose name or description holds `words`, by name. `status`: enabled, disabled,
+        broken or retired; None is all but the retired."""
         found = self.engine.read(
             lambda tx: tx.all(
                 "find_jobs",

@@ -1275,7 +1275,8 @@ SELECT id, name, paused_by, paused_at, paused_reason, state FROM {prefix}schedul
  WHERE paused = 1 AND id > 0 ORDER BY id LIMIT :limit;
 
 -- name: broken_jobs
-SELECT name, error FROM {prefix}jobs WHERE error IS NOT NULL ORDER BY name LIMIT :limit;
+-- A job whose files were taken away is not broken: it has a history and no future.
+SELECT name, error FROM {prefix}jobs WHERE error NOT LIKE 'retired: %' ORDER BY name LIMIT :limit;
 
 -- name: queued_jobs
 -- Which jobs wait for a worker, among the first of the line.
@@ -1380,13 +1381,15 @@ SELECT id, name, sort_key FROM (
 ------------------------------------------------------------------------------- lists that are searched
 
 -- name: find_jobs
+-- Retired jobs are found by that status alone.
 SELECT *
   FROM {prefix}jobs
  WHERE name > :after
    AND (:words IS NULL OR instr(lower(name), :words) > 0 OR instr(lower(description), :words) > 0)
    AND (:queue IS NULL OR queue = :queue)
    AND (:executor IS NULL OR executor = :executor)
-   AND (:status IS NULL
+   AND (coalesce(error, '') LIKE 'retired: %') = (coalesce(:status, '') = 'retired')
+   AND (:status IS NULL OR :status = 'retired'
         OR (:status = 'broken' AND error IS NOT NULL)
         OR (:status = 'disabled' AND NOT enabled)
         OR (:status = 'enabled' AND enabled AND error IS NULL))

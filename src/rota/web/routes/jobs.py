@@ -68,11 +68,12 @@ def list_jobs(
     ] = None,
     queue: Name | None = None,
     executor: Annotated[str | None, Query(max_length=64)] = None,
-    status: Literal["enabled", "disabled", "broken"] | None = None,
+    status: Literal["enabled", "disabled", "broken", "retired"] | None = None,
     after: AfterName = "",
     limit: Limit = 100,
 ) -> Any:
-    """Every job that some process registered, by name."""
+    """Every job that some process registered, by name. Those whose files are gone are listed
+    with `status=retired` alone."""
     found = ask.control.find_jobs(
         words=q, queue=queue, executor=executor, status=status, after=after, limit=limit
     )

@@ -22,7 +22,7 @@ export default function Jobs({ query }) {
   return html`<${Page} title="Jobs">
     <div class="chips">
       <${Search} query=${query} label="Search jobs" placeholder="Name or description" />
-      <${Choice} name="status" query=${query} options=${["enabled", "disabled", "broken"]} label="State of the job" />
+      <${Choice} name="status" query=${query} options=${["enabled", "disabled", "broken", "retired"]} label="State of the job" />
       <${Chip} name="queue" query=${query} /><${Chip} name="executor" query=${query} />
     </div>
     <${Card} flush label="Jobs">
