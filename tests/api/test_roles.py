@@ -253,6 +253,21 @@ def test_a_process_works_as_worker(place: Place, app: rota.Rota) -> None:
         refused(connection, f"INSERT INTO {schema}.control (statement) VALUES ('SHOW JOBS')")
 
 
+def test_python_enqueues_as_worker_and_sql_as_operator(place: Place, app: rota.Rota) -> None:
+    worker, operator = place.app("worker"), place.app("operator")
+    with psycopg.connect(place.url_of("worker")) as connection:
+        made = worker.enqueue("work", connection=connection)
+    assert app.control.run(made.id).state == "queued"
+    with pytest.raises(rota.RotaError):
+        operator.enqueue("work")
+    with place.connect("operator") as connection:
+        asked = connection.execute(f"SELECT {place.schema}.enqueue('work')").fetchone()
+    assert asked is not None
+    assert app.control.run(str(asked[0])).state == "queued"
+    worker.close()
+    operator.close()
+
+
 # Making them
 
 

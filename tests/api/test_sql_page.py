@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import rota
 from rota.flow.answer import Answer
@@ -14,7 +17,8 @@ from rota.model.views import VIEWS
 from rota.sql.control_rows import ControlRows
 from rota.sql.execute import VIA, Statements
 from rota.sql.options import ALIASES, JOB_OPTIONS, OPTIONS
-from rota.sql.parser import parse
+from rota.sql.parser import parse, parse_one
+from rota.sql.statements import Select
 from rota.storage.protocol import Actor
 from rota.storage.store import open_store
 from tests.api.support import Driven, plain
@@ -28,8 +32,37 @@ _, STATEMENTS, CONTROL_ROWS, FUNCTIONS, ROLES, VIEWS_PART = re.split(
 )
 
 
-def examples(part: str) -> list[str]:
-    return re.findall(r"^```sql\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+# What stands for what in a synopsis.
+MEANT = {
+    "'cron'": "'0 3 * * *'", "'duration'": "'5m'", "'instant'": "'2099-01-01T00:00:00Z'",
+    "'json'": """'{"day": 1}'""", "$$sql$$": "$$SELECT 1$$", "SELECT query": "SELECT id FROM runs",
+    "COUNT n": "COUNT 3", "option = value": "priority = 1", "argument = value": "day = 1",
+    ", …": ", owner = 'ana'",
+}  # fmt: skip
+
+
+def examples(part: str, kind: str = "sql") -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+
+
+def written_out(synopsis: str) -> Iterator[str]:
+    """Every statement that it stands for: with and without each `[ ]`, with each of `{ | }`."""
+    found = re.search(r"\[([^][{}]*)]|{([^][{}]*)}", synopsis)
+    if found is None:
+        for sign, meant in MEANT.items():
+            synopsis = synopsis.replace(sign, meant)
+        yield synopsis
+        return
+    for choice in ["", found[1]] if found[1] is not None else found[2].split(" | "):
+        yield from written_out(synopsis[: found.start()] + choice + synopsis[found.end() :])
+
+
+def test_every_synopsis_is_understood() -> None:
+    lines = [line for text in examples(STATEMENTS, "text") for line in text.splitlines()]
+    told = {type(parse_one(one, "postgres")) for line in lines for one in written_out(line)}
+    assert told == {type(statement) for statement in GOOD.values()} - {Select}
+    with pytest.raises(rota.Invalid):
+        parse_one(next(written_out("SHOW {RUNNING | PAUSED} JOBS")), "postgres")
 
 
 def test_the_statements_do_what_the_page_says(driven: Driven, engine: str) -> None:

@@ -188,11 +188,14 @@ class Story:
         return str(self.cli("runs", "--json").json[0]["state"])
 
 
-def sqlite(file: str, statement: str) -> str:
+def sqlite(*args: str) -> str:
     """As the program sqlite3 answers, which not every machine has."""
     import sqlite3
 
-    with closing(sqlite3.connect(file, timeout=20)) as connection, connection:
+    *flags, file, statement = args
+    assert flags in ([], ["-cmd", ".timeout 2000"]), "a page gives sqlite3 nothing but a timeout"
+    # Without the flag it does not wait; a VACUUM INTO of the pages does not need to.
+    with closing(sqlite3.connect(file, timeout=20 if flags else 0)) as connection, connection:
         rows = connection.execute(statement).fetchall()
     return "".join("|".join(_cell(one) for one in row) + "\n" for row in rows)
 
@@ -201,7 +204,8 @@ def psql(*args: str) -> str:
     """As psql answers with -At: rows alone, with bars between. -c may be repeated."""
     import psycopg
 
-    flag, *rest = args
+    database, flag, *rest = args
+    assert database == "$ROTA_DATABASE", "without it psql knows another database, or none"
     assert flag == "-At", "a page calls psql with -At"
     assert rest[0::2] == ["-c"] * (len(rest) // 2), "a page gives psql nothing but -c"
     told = ""

@@ -17,6 +17,7 @@ from rota.executors.keeping import Storage
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
 from rota.model.options import SCHEDULE_OPTIONS
+from rota.model.run import Run
 from rota.task import HeldLock
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
@@ -79,6 +80,7 @@ def test_every_name_of_the_package_is_documented() -> None:
         ("Context", public(rota.Context, OF_EXECUTORS)),
         ("Context", [*public(Lock, {"port"}), *public(HeldLock, {"storage"})]),
         ("Files that outlive a run", rota.KeptFile.__struct_fields__),
+        ("Runs", [*Run.__dataclass_fields__]),
     ],
 )
 def test_every_option_and_member_is_in_its_section(section: str, names: list[str]) -> None:
