@@ -6,6 +6,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,15 @@ from typing import Any
 import pytest
 
 import rota
+from rota.executors.registry import Registry
+from rota.flow.enqueue import new_run_ids
+from rota.flow.events import Events
 from rota.flow.settle import Settler
+from rota.flow.worker import Worker
 from rota.model.job import Job
 from rota.model.outcome import Outcome
+from rota.model.run import NewRun
+from rota.storage.store import open_store
 from tests.api.support import Watch, plain, wait_until
 
 SOURCE = """
@@ -225,3 +232,38 @@ def test_a_process_without_the_package_leaves_its_runs_alone(
     assert elsewhere.control.run(gone.id).state == "running"
     assert elsewhere.control.run(waiting.id).state == "waiting"
     assert tally() == []
+
+
+class Refusing:
+    """Runs without a thread, it says, and then does not."""
+
+    def start(self, context: Any, done: Callable[[Outcome], None]) -> bool:
+        raise RuntimeError("no room")
+
+    def run(self, context: Any) -> Outcome:
+        raise AssertionError("start was asked")
+
+
+def test_a_crowd_whose_executor_cannot_begin_ends_to_the_last(database: str) -> None:
+    """However many wait: who finds that one cannot begin goes on to the next, one level deep."""
+    crowd = 800
+    registry = Registry()
+    registry.register("refusing", Refusing())
+    job = Job(name="crowd", executor="refusing")
+    with closing(open_store(database)) as store:
+        store.migrate()
+        store.put_jobs([job])
+        store.ensure_queues(["default"])
+        store.enqueue(
+            [NewRun(id=id, job="crowd", queue="default", args="{}") for id in new_run_ids(crowd)]
+        )
+        settler = Settler(store, jobs={}, max_lost=1, events=Events(), hearer_of=lambda name: None)
+        worker = Worker(
+            store, worker_id="one", jobs={"crowd": job}, executors=registry, settler=settler,
+            events=Events(), target=database, slots=1,
+        )  # fmt: skip
+        worker.take(
+            store.claim("one", queues=(), jobs=["crowd"], limit=crowd, lease=timedelta(minutes=1))
+        )
+        assert worker.executions() == []
+        assert len(settler.unwritten()) == crowd

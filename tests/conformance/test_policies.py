@@ -636,9 +636,15 @@ def test_a_long_catch_up_keeps_nobody_waiting_that_is_on_time(world: World) -> N
 # Planned a moment before
 
 
-def ahead(world: World) -> Fire:
-    monotonic = lambda: world.clock().timestamp()  # noqa: E731
-    return Fire(world.store, monotonic=monotonic, fired=lambda: None, look_ahead=0.02, pace=3600.0)
+def ahead(world: World, max_fires_per_tick: int = 0) -> Fire:
+    return Fire(
+        world.store,
+        monotonic=lambda: world.clock().timestamp(),
+        fired=lambda: None,
+        look_ahead=0.02,
+        pace=3600.0,
+        max_fires_per_tick=max_fires_per_tick,
+    )
 
 
 def test_what_is_planned_ahead_fires_at_its_instant_and_not_before(world: World) -> None:
@@ -653,6 +659,33 @@ def test_what_is_planned_ahead_fires_at_its_instant_and_not_before(world: World)
     fire.step()
     assert [run.occurrence for run in world.runs()] == [world.clock()]
     assert [run.state for run in world.runs()] == ["queued"]
+
+
+def test_a_tick_that_was_planned_ahead_fires_no_more_than_it_may(world: World) -> None:
+    for number in range(5):
+        world.store.put_schedule(
+            Schedule(name=f"s{number}", job="job", kind="every", expr="1m"), ME
+        )
+    fire = ahead(world, max_fires_per_tick=2)
+    world.clock.advance("59.99s")
+    fire.step()
+    world.clock.advance("10ms")
+    assert fire.step() == 1.0
+    assert len(world.runs()) == 2
+    assert fire.step() == 1.0
+    assert len(world.runs()) == 4
+
+
+def test_a_clock_that_was_set_back_after_planning_ahead_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put()
+    fire = ahead(world)
+    fire.pace = 60.0
+    world.clock.advance("59.99s")
+    earlier = world.clock() - timedelta(hours=1)
+    monkeypatch.setattr(world.store, "now", lambda: earlier)
+    assert fire.step() <= fire.pace
 
 
 @pytest.mark.parametrize("change", ["pause", "edit", "drop"])

@@ -8,9 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from rota.errors import StorageError
 from rota.storage.postgres.session import PREPARE_AT, Session, Statement
 from rota.storage.store import Store
-from tests.conformance.support import Place
+from tests.conformance.support import Place, alike, all_runs
 
 HALF = Statement("half", "SELECT 10 / :by::int AS half")
 TOLD = b"NOTIFY told"
@@ -57,6 +58,52 @@ def test_what_becomes_of_what_follows_is_nobodys_concern(session: Session, uses:
     for _ in range(uses):
         assert ask(session, "2", then=b"no SQL") == [(5,)]
     assert ask(session, "2", then=None) == [(5,)]
+
+
+def test_what_the_server_refuses_as_late_as_at_commit_is_an_error(
+    store: Store, place: Place
+) -> None:
+    if place.engine != "postgres":
+        pytest.skip("only PostgreSQL checks at commit")
+    place.execute(
+        """CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+           AS $$ BEGIN RAISE 'not today'; END $$;
+           CREATE CONSTRAINT TRIGGER late AFTER INSERT ON rota_data.runs
+           DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()"""
+    )
+    for _ in range(PREPARE_AT + 1):
+        with pytest.raises(StorageError, match="not today"):
+            store.enqueue(alike(1))
+    assert all_runs(store) == []
+
+
+def test_who_enqueues_does_not_wait_for_a_hint_that_takes_long(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All hints of a server are sent one after the other, and a stranger may hold them up."""
+    if place.engine != "postgres":
+        pytest.skip("only PostgreSQL says anything")
+    engine: Any = store.engine
+    monkeypatch.setattr(engine, "_told", lambda payload=None: b"SELECT pg_sleep(3)")
+    store.enqueue(alike(1))
+    assert not engine._notifier.may_send()  # from now on it is left to the thread
+    store.enqueue(alike(1))
+    assert len(all_runs(store)) == 2
+
+
+def test_a_session_is_closed_rather_than_waited_for(session: Session) -> None:
+    assert ask(session, "2", then=b"SELECT pg_sleep(3)") == [(5,)]
+    assert session.closed
+
+
+def test_a_session_that_says_something_still_is_not_lent_again(
+    store: Store, place: Place, session: Session
+) -> None:
+    engine: Any = store.engine
+    with engine._pool.lend() as connection:
+        connection.pgconn.enter_pipeline_mode()  # as when its send failed
+    with engine._pool.lend() as other:
+        assert other is not connection
 
 
 def test_a_connection_that_ends_meanwhile_is_told(session: Session, place: Place) -> None:

@@ -16,7 +16,7 @@ from rota.cli.store import reading
 from rota.cli.times import spent, took, when, zone_name
 from rota.errors import Unknown
 from rota.flow.control import Control
-from rota.model.limits import PAGE
+from rota.model.limits import METRIC_DEPTH, PAGE
 from rota.model.outcome import error_line
 from rota.model.run import Run
 from rota.model.schedule import Schedule
@@ -157,7 +157,7 @@ def queues(*, where: Where = HERE) -> None:
             (
                 queue["name"],
                 "paused" if queue["paused"] else "open",
-                queue["queued"],
+                f"{queue['queued']}+" if queue["queued"] >= METRIC_DEPTH else queue["queued"],
                 None if queue["oldest_at"] is None else when(queue["oldest_at"], now),
                 _pause_note(queue, now),
             )

@@ -160,7 +160,11 @@ class Enqueue:
                 raise
         # The commit got no answer. The ids are ours: the rows tell, and if they are not there
         # the same insert can be sent once more.
-        return self.storage.enqueue(new_runs, notify=notify)
+        try:
+            return self.storage.enqueue(new_runs, notify=notify)
+        except Unavailable as fault:
+            fault.maybe_committed = True  # as far as anybody knows, by the first one
+            raise
 
     def _template(self, job: Job, options: Options) -> NewRun:
         """What all runs of one call share; made once for calls without options."""

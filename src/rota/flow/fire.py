@@ -17,6 +17,7 @@ from msgspec import structs
 
 from rota import tracing
 from rota.flow.counters import Counters
+from rota.flow.loop import WORKER_FIRST_SECONDS
 from rota.model.clock import ClockGuard
 from rota.model.job import Job
 from rota.model.plan import FirePlan, plan_fire
@@ -28,7 +29,6 @@ log = logging.getLogger("rota.fire")
 BATCH = 1_000
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
-WORKER_FIRST_SECONDS = 0.003  # before we ask the store again, the runs just made may begin
 LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is made again
 MOST_RUNS = 1_000  # in one transaction
 
@@ -73,8 +73,8 @@ class Fire:
         coming, self.coming = self.coming, None
         if coming is not None and 0 <= self.monotonic() - coming.at < LATEST_SECONDS:
             self._fire(coming.plans, coming.jobs)
-            self.just_fired = True
-            return WORKER_FIRST_SECONDS
+            self.just_fired = not coming.full
+            return LIMITED_PAUSE if coming.full else WORKER_FIRST_SECONDS
         if self.just_fired:
             self.just_fired = False
             return self._until_next()
@@ -100,8 +100,9 @@ class Fire:
         if now > due.now:
             # Asked again: what was read and planned took longer than anybody should be late.
             left = max(0.0, (now - self.storage.now()).total_seconds())
-            self.coming = Coming(plans, due.jobs, self.monotonic() + left)
-            return left
+            full = self.limited and (due.full or room <= 0)
+            self.coming = Coming(plans, due.jobs, self.monotonic() + left, full)
+            return min(left, self.pace)
         if plans:
             self._fire(plans, due.jobs)
         if due.full or room <= 0:
@@ -183,11 +184,13 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """What is due next: planned, and to be written at a monotonic instant."""
+    """What is due next: planned, and to be written at a monotonic instant. `full`: it is as many
+    as one tick may fire."""
 
     plans: list[FirePlan]
     jobs: Mapping[str, Job]
     at: float
+    full: bool
 
 
 def _cursor(schedule: Schedule) -> datetime:

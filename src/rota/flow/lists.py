@@ -22,7 +22,7 @@ JOB_STATUSES = ("enabled", "disabled", "broken", "retired")
 OPEN = ("queued", "running", "held", "waiting", "paused")
 MINUTE = timedelta(minutes=1)
 RATE_SPAN = 5 * MINUTE
-RATE_RUNS = 3_000  # looked at for a rate: where more end, a shorter span tells it as well
+RATE_RUNS = 3_000  # looked at for a rate, of all queues together; more would keep a screen waiting
 SHORTEST_SPAN = timedelta(seconds=1)
 SCHEDULES_OF_ONE = 3
 

@@ -21,6 +21,7 @@ from rota.model.redact import redact_text, shorten
 log = logging.getLogger("rota.loop")
 
 FIRST_PAUSE = 0.1
+WORKER_FIRST_SECONDS = 0.003  # after runs were made: they begin before the other loops ask anything
 LONGEST_PAUSE = 2.0  # work resumes within two seconds of the database's return
 
 

@@ -17,7 +17,7 @@ from rota.flow.counters import Counters
 from rota.flow.events import Events
 from rota.flow.fire import Fire
 from rota.flow.learn import Learn
-from rota.flow.loop import Loop
+from rota.flow.loop import WORKER_FIRST_SECONDS, Loop
 from rota.flow.promote import Promote
 from rota.flow.prune import Prune
 from rota.flow.rescue import Rescue
@@ -31,7 +31,6 @@ PARTS = ("scheduler", "worker")
 WEB = "web"  # a part of a process, and none of the service: it only looks, and asks
 LOOP_STOP_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 0.02
-WORKER_FIRST_SECONDS = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

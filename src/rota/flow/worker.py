@@ -248,9 +248,11 @@ class Worker:
                     return None
                 execution.threadless, execution.started_at = False, None
         except RotaError as fault:  # not installed, or its package is broken
+            execution.threadless = False  # whoever called us goes on to the next one
             execution.handler_returned(Outcome(kind="failed", error=str(fault)))
             return None
         except Exception as fault:
+            execution.threadless = False
             log.exception("run %s could not begin", execution.run.id)
             execution.handler_returned(Outcome(kind="failed", error=f"could not begin: {fault}"))
             return None

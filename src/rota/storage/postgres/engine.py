@@ -348,6 +348,10 @@ class PostgresEngine:
     def notify(self) -> None:
         self._notifier.notify()
 
+    def was_kept_waiting(self) -> None:
+        """Somebody else's NOTIFY waits, and all others behind it."""
+        self._notifier.keep_to_thread()
+
     def _send(self, payload: str | None = None) -> None:
         with self._pool.lend() as connection:
             connection.simple(self._told(payload))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from rota.errors import Unavailable
 from rota.storage.postgres.session import Session
@@ -85,7 +85,10 @@ class Pool:
     def _give_back(self, connection: Session) -> None:
         now = time.monotonic()
         with self._changed:
-            idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
+            idle = (
+                connection.pgconn.transaction_status == TransactionStatus.IDLE
+                and connection.pgconn.pipeline_status == PipelineStatus.OFF
+            )
             if self._closed or not idle:
                 self._discard(connection)
             else:

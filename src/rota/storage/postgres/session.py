@@ -8,8 +8,8 @@ once a connection, and its parameters are text already: a round trip takes half 
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ STALE_PLAN = frozenset({"0A000", "26000"})
 _ANSWERED = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # How long a wait goes on before it lets a signal's handler have its turn, at the latest.
 WAIT_MILLISECONDS = 1_000
+# How long a caller waits for something said behind his statement.
+SAID_MILLISECONDS = 50
 
 
 class Statement:
@@ -73,7 +75,8 @@ class Session(psycopg.Connection[TupleRow]):
         self, statement: Statement, bound: Mapping[str, str | None], then: bytes | None = None
     ) -> PGresult:
         """One round trip, from the third use on with a plan that is made already. `then` follows
-        in a transaction of its own; what becomes of it is nobody's concern."""
+        in a transaction of its own; what becomes of it is nobody's concern, and where it takes
+        long this session is closed."""
         values = [
             None if (value := bound[name]) is None else value.encode() for name in statement.order
         ]
@@ -119,7 +122,7 @@ class Session(psycopg.Connection[TupleRow]):
         """Send, and wait for the answer. After an interrupt nobody knows what the server does
         with it, so the connection is closed."""
         pgconn = self.pgconn
-        with self._unless_interrupted():
+        try:
             send(*args)
             self._flush()
             self._await_answer()
@@ -128,40 +131,60 @@ class Session(psycopg.Connection[TupleRow]):
                 if last.status not in _ANSWERED:
                     result = last
                 last = pgconn.get_result()
+        except psycopg.Error:
+            raise
+        except BaseException:
+            self.close()
+            raise
+        assert result is not None
         return _checked(result)
 
     def _ask_and_say(self, said: bytes, send: Callable[..., None], *args: Any) -> PGresult:
-        """The same, and say something behind it without waiting for the answer."""
+        """The same, and say something behind it. The answer is the last word before the server
+        has committed: what it refuses, it may refuse as late as that."""
         pgconn = self.pgconn
-        answers: list[PGresult] = []
-        with self._unless_interrupted():
+        result = None
+        try:
             pgconn.enter_pipeline_mode()
             send(*args)
             pgconn.pipeline_sync()
             pgconn.send_query_params(said, None)
             pgconn.pipeline_sync()
             self._flush()
-            while sum(one.status == ExecStatus.PIPELINE_SYNC for one in answers) < 2:
+            while True:
                 self._await_answer()
-                if (answer := pgconn.get_result()) is not None:
-                    answers.append(answer)
-                if pgconn.status != ConnStatus.OK:
+                answer = pgconn.get_result()
+                if answer is None and pgconn.status != ConnStatus.OK:
+                    raise psycopg.OperationalError(pgconn.get_error_message())
+                if answer is None:
+                    continue
+                if answer.status == ExecStatus.PIPELINE_SYNC:
                     break
-            else:
-                pgconn.exit_pipeline_mode()
-        if not answers:
-            raise psycopg.OperationalError(pgconn.get_error_message())
-        return _checked(answers[0])
-
-    @contextmanager
-    def _unless_interrupted(self) -> Iterator[None]:
-        try:
-            yield
+                if result is None or answer.status not in _ANSWERED:
+                    result = answer
+            self._end_said()
         except psycopg.Error:
             raise
         except BaseException:
             self.close()
             raise
+        assert result is not None
+        return _checked(result)
+
+    def _end_said(self) -> None:
+        """Wait a moment for what was said. It may have to wait for others, all over the server:
+        then this connection is given up, and the server finishes alone."""
+        pgconn = self.pgconn
+        with suppress(psycopg.Error):
+            while pgconn.status == ConnStatus.OK:
+                if pgconn.is_busy():
+                    if not self._poll.poll(SAID_MILLISECONDS):
+                        break
+                    pgconn.consume_input()
+                elif (answer := pgconn.get_result()) and answer.status == ExecStatus.PIPELINE_SYNC:
+                    pgconn.exit_pipeline_mode()
+                    return
+        self.close()
 
     def _flush(self) -> None:
         while self.pgconn.flush():  # the server reads more slowly than we send
@@ -183,9 +206,8 @@ class Session(psycopg.Connection[TupleRow]):
             self._poll.modify(self.pgconn.socket, select.POLLIN)
 
 
-def _checked(result: PGresult | None) -> PGresult:
+def _checked(result: PGresult) -> PGresult:
     """The answer, or what the server holds against it."""
-    assert result is not None
     if result.status in _ANSWERED:
         return result
     if result.error_field(DiagnosticField.SQLSTATE) is None:  # the connection itself broke

@@ -60,7 +60,10 @@ class PostgresTransaction(Probed):
     def execute_bound(
         self, name: str, bound: dict[str, str | None], then: bytes | None = None
     ) -> list[tuple[Any, ...]]:
-        return self._answer(self.engine.statements[name], bound, True, then)
+        answer = self._answer(self.engine.statements[name], bound, True, then)
+        if then is not None and self.connection.closed:
+            self.engine.was_kept_waiting()
+        return answer
 
     def _answer(
         self, statement: Statement, bound: dict[str, Any], tuples: bool, then: bytes | None = None

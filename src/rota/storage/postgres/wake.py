@@ -21,6 +21,7 @@ from rota.storage.postgres.session import Session
 
 # NOTIFY takes a lock of the whole server at commit. One in this time is enough to wake everybody.
 QUIET_SECONDS = 0.005
+THREAD_ONLY_SECONDS = 10.0
 VERIFY_SECONDS = 2.0
 RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 10.0
@@ -35,7 +36,7 @@ class Notifier:
         self._send = send
         self._changed = threading.Condition()
         self._asked = False
-        self._sent_at = float("-inf")
+        self._sent_at = self._thread_only_until = float("-inf")
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -44,10 +45,15 @@ class Notifier:
         Else he asks for it by `notify` when he has."""
         with self._changed:
             now = time.monotonic()
-            if now - self._sent_at < QUIET_SECONDS:
+            if now - self._sent_at < QUIET_SECONDS or now < self._thread_only_until:
                 return False
             self._sent_at = now
             return True
+
+    def keep_to_thread(self) -> None:
+        """Nobody but the thread sends for a while: only it can wait for long."""
+        with self._changed:
+            self._thread_only_until = time.monotonic() + THREAD_ONLY_SECONDS
 
     def notify(self) -> None:
         with self._changed:

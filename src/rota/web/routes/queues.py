@@ -13,8 +13,9 @@ routes = Routes("queues")
 
 class Queue(Telling):
     """`depths`: how many runs it has in each state that has not ended; beyond 100,000 runs of a
-    state, of all queues together, they are not counted. `ended_per_minute`: over five minutes, or
-    over the latest 3,000 runs when more have ended in them."""
+    state, of all queues together, they are not counted (of those queued: in each queue).
+    `ended_per_minute`: over five minutes, or over the latest 3,000 runs of all queues together
+    when more have ended in them."""
 
     name: str
     paused: bool

@@ -47,7 +47,7 @@ export default function Queues() {
           { label: "State", cell: (one) => html`<${State} queue=${one} />` },
           ...STATES.map((state) => ({ label: state, right: true, cell: (one) => count(one, state) })),
           { label: "Oldest queued", cell: (one) => html`<${When} at=${one.oldest_at} none="none" />` },
-          { label: "Ended", right: true, cell: (one) => html`<span class="nowrap number" title="Runs that ended a minute, over the last five or the latest 3,000 runs">${rate(one.ended_per_minute)} <span class="muted">/ min</span></span>` },
+          { label: "Ended", right: true, cell: (one) => html`<span class="nowrap number" title="Runs that ended a minute, over the last five, or over the latest 3,000 runs of all queues">${rate(one.ended_per_minute)} <span class="muted">/ min</span></span>` },
           { label: "", fit: true, cell: (one) => can("operator") && (one.paused
             ? html`<button onClick=${() => resume(one)} aria-label="Resume queue ${one.name}">Resume…</button>`
             : html`<button onClick=${() => pause(one)} aria-label="Pause queue ${one.name}">Pause…</button>`) },
