@@ -296,6 +296,16 @@ def test_a_table_that_is_not_there_is_answered_with_the_views(store: Store) -> N
     assert "occurrences" not in str(fault.value)
 
 
+def test_a_column_that_is_not_there_is_answered_with_a_close_one(store: Store) -> None:
+    for sql in ("SELECT nam FROM schedules", "SELECT s.nam FROM schedules AS s"):
+        with pytest.raises(Invalid) as fault:
+            select(store, sql)
+        assert str(fault.value).endswith("; did you mean name?"), fault.value
+    with pytest.raises(Invalid) as fault:
+        select(store, "SELECT zzzz FROM schedules")
+    assert "did you mean" not in str(fault.value)
+
+
 def test_passwords_in_urls_are_not_shown(store: Store) -> None:
     (row,) = select(store, "SELECT 'postgresql://me:geheim@db/shop'")
     assert row == ("postgresql://me:[redacted]@db/shop",)

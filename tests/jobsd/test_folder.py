@@ -86,6 +86,32 @@ def test_a_changed_script_is_another_version_and_leaves_the_schedule(
     assert served.schedule("accounting") == schedule
 
 
+def test_a_change_is_logged_with_the_files_that_changed(
+    served: Served, jobs: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "rota.jobsd")
+    jobs.sql("sales", **{"01": "SELECT 1", "02": "SELECT 2"})
+    served.load()
+    served.look()
+    for change, told in (
+        ({"02": "SELECT 3"}, "jobs.d/sales/02.sql"),
+        ({"01": "SELECT 4", "03": "SELECT 5"}, "jobs.d/sales/01.sql, jobs.d/sales/03.sql"),
+    ):
+        jobs.sql("sales", None, **change)
+        served.settle()
+        assert caplog.messages[-1] == f"job sales changed ({told})"
+    jobs.sql("sales", 'every = "2h"', **{"03": "SELECT 5"})
+    served.settle()
+    assert caplog.messages[-1] == "job sales changed (jobs.d/sales/job.toml)"
+    jobs.sql("sales", 'every = "2x"', **{"03": "SELECT 5"})
+    served.settle()
+    assert caplog.messages[-1].endswith("; the last good version stays in use")
+    jobs.sql("never", 'every = "2x"')
+    served.settle()
+    assert caplog.messages[-1].startswith("jobs.d/never/job.toml:1: every '2x' is not a duration")
+    assert "last good" not in caplog.messages[-1]
+
+
 def test_a_touched_file_is_the_same_version(served: Served, jobs: Jobs) -> None:
     jobs.sql("accounting")
     served.load()

@@ -157,6 +157,22 @@ def test_keys_of_another_executor_are_its_own(served: Served) -> None:
         ('every = "1h"\ntarget = "nowhere"', "job.toml:2: target 'nowhere' is unknown; known are"),
         ('every = "1h"\nmax_attempts = 0', "job.toml:2: max_attempts 0 must be"),
         ("every = ", "job.toml:1: is not valid TOML"),
+        (
+            'every = "1h"\n\ntimeout = "5m',
+            'job.toml:3: is not valid TOML: a text that begins with " is not closed (at line 3)',
+        ),
+        (
+            "every = '1h\nenabled = true",
+            "job.toml:1: is not valid TOML: a text that begins with ' is not closed (at line 1)",
+        ),
+        (
+            'every = "1h\nenabled = true\ntimezone = "UTC"',
+            'job.toml:1: is not valid TOML: a text that begins with " is not closed (at line 1)',
+        ),
+        (
+            "every = '1h\ntimezone = 'UTC'",
+            "job.toml:1: is not valid TOML: a text that begins with ' is not closed (at line 1)",
+        ),
         ('a = "1"\nevery = [', "job.toml:2: is not valid TOML"),
         ('every = "1h"\nevery = "2h"', "job.toml:2: is not valid TOML"),
         ('timezone = "Mars/Base"\nschedule = "0 3 * * *"', "job.toml:1: timezone 'Mars/Base'"),

@@ -17,6 +17,7 @@ from rota.cli import enqueue as enqueue_command
 from rota.flow.control import Control
 from rota.life import open_door
 from rota.model.job import Job
+from rota.model.outcome import Outcome
 from tests.surface.conftest import Cli, Ends, shop
 
 
@@ -198,7 +199,41 @@ def test_a_run_that_nobody_can_run_says_why(cli: Cli, store: Control) -> None:
     }  # fmt: skip
     store.storage.put_worker(row)  # with the last good version
     assert store.run(run_id).reason is None
-    assert cli("enqueue", "broken").err == ""
+    assert cli("enqueue", "broken").err == f"{error}; the last good version stays in use\n"
+
+
+def test_a_job_that_lies_in_the_folder_and_is_not_taken_up_yet(cli: Cli, store: Control) -> None:
+    folder = Path("jobs.d/region")
+    folder.mkdir(parents=True)
+    (folder / "job.toml").write_text("schedule = false")
+    refused = cli("run", "region")
+    assert refused.code == 2
+    assert refused.error == (
+        "rota: job 'region' does not exist; `rota jobs` lists them; jobs.d/region is there: "
+        "`rota up` takes it up within a second, or see `rota check`"
+    )
+    assert "is there" not in cli("run", "regio").error
+
+
+class Refusing:
+    def check(self, job: Job) -> None:
+        """Everything is fine."""
+
+    def run(self, context: object) -> Outcome:
+        return Outcome(kind="failed", error="01.sql:2: no table t\n\nDid you mean u?", final=True)
+
+
+def test_waiting_for_a_run_that_fails_tells_the_whole_error(cli: Cli) -> None:
+    app = rota.Rota("sqlite:///rota.db")
+    app.executor("refusing", Refusing())
+    app.add_job(Job(name="report", executor="refusing"))
+    app.start(["worker"])
+    try:
+        answer = cli("run", "report", "--wait")
+    finally:
+        app.stop()
+    assert answer.code == 1
+    assert answer.out.endswith(" is dead: 01.sql:2: no table t\n\nDid you mean u?\n")
 
 
 def test_pause_and_resume_a_schedule(cli: Cli, store: Control) -> None:
@@ -303,6 +338,7 @@ def test_redo_from_a_step(cli: Cli, tmp_path: Path) -> None:
     shown = cli("show", made.id).out
     assert "Steps" in shown
     assert "a.sql" in shown
+    assert cli("logs", made.id).error == f"no log lines; SQL runs have steps: rota show {made.id}"
     assert [step["name"] for step in cli("show", made.id, "--json").json["steps"]] == [
         "a.sql", "b.sql",
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -27,6 +28,8 @@ def test_jobs(cli: Cli, store: Control) -> None:
     assert found[2]["max_attempts"] == 1
     assert datetime.fromisoformat(found[2]["version_at"]).tzinfo is not None
     assert columns(cli("jobs").out)[3][:4] == ["greet", "python", "default", "1"]
+    store.storage.put_jobs([replace(store.job("greet"), error="jobs.d/greet.py:1: bad")])
+    assert columns(cli("jobs").out)[3][-2:] == ["Says hello.", "jobs.d/greet.py:1: bad"]
     page = cli("jobs", "--after", "chatty", "--limit", "1")
     assert "greet" in page.out
     assert page.err == "there may be more; the next page: --after greet\n"

@@ -30,6 +30,21 @@ def test_a_statement_does_and_shows(cli: Cli, store: Control) -> None:
     assert (row["action"], row["via"]) == ("create_schedule", "sql")
 
 
+def test_a_statement_that_makes_a_schedule_is_shown_so_that_it_can_be_pasted(
+    cli: Cli, store: Control, tmp_path: Path
+) -> None:
+    cli("sql", "-c", CREATE)
+    shown = cli("sql", "-c", "SHOW CREATE SCHEDULE s").out
+    assert shown.startswith('CREATE SCHEDULE "s" FOR JOB "greet"\n')
+    assert "\\n" not in shown
+    cli("sql", "-c", "DROP SCHEDULE s")
+    (tmp_path / "again.sql").write_text(shown)
+    assert cli("sql", "-f", "again.sql").code == 0
+    assert store.schedule("s").args == {"name": "Ada"}
+    (row,) = cli("sql", "--json", "-c", "SHOW CREATE SCHEDULE s").json
+    assert row["create_statement"] == shown.rstrip("\n")
+
+
 def test_json_is_a_list_of_objects(cli: Cli, store: Control) -> None:
     found = cli("sql", "--json", "-c", "SELECT name, enabled FROM jobs WHERE name = 'greet'").json
     assert found == [{"name": "greet", "enabled": 1}]
@@ -67,6 +82,7 @@ def test_statements_come_through_a_pipe(cli: Cli, store: Control) -> None:
         ("DROP TABLE jobs", 2, "expected SCHEDULE or SCHEDULES after DROP, got 'TABLE' at 1:6"),
         ("SELECT * FROM _rota_jobs", 2, "views"),
         ("SELECT nonsense", 2, "nonsense"),
+        ("SELECT nam FROM schedules", 2, "; did you mean name?"),
         ("", 2, "there is no statement"),
         (f"{CREATE}; {CREATE}", 1, "exists already"),
         ("CREATE SCHEDULE y AS $$ SELECT 1 $$ ON nowhere EVERY '1h'", 2, "target 'nowhere'"),

@@ -20,7 +20,7 @@ from rota.model.duration import (
     parse_instant,
 )
 
-HOW = "use text like '90s', '30m', '1h30m' or '2d', a number of seconds, or a timedelta"
+HOW = "use text like '90s', '30m', '1h30m' or '2d', or a number of seconds"
 
 spans = st.timedeltas(min_value=timedelta(microseconds=1), max_value=LONGEST)
 
@@ -88,7 +88,7 @@ def test_text_that_is_no_duration_is_refused_with_the_way_out(value: str) -> Non
     with pytest.raises(Invalid) as caught:
         parse_duration(value, "every")
     assert str(caught.value).startswith("every ")
-    assert HOW in str(caught.value)
+    assert str(caught.value).endswith(HOW)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_text_that_is_no_duration_is_refused_with_the_way_out(value: str) -> Non
      10**400, -(10**400), 1e300, object],
 )  # fmt: skip
 def test_values_that_are_no_duration_are_refused_with_the_way_out(value: object) -> None:
-    with pytest.raises(Invalid, match="is not a duration; use text like"):
+    with pytest.raises(Invalid, match=r"is not a duration; use text like .* or a timedelta$"):
         parse_duration(value, "timeout")
 
 

@@ -44,10 +44,20 @@ def retry_of(waited: timedelta) -> Run:
         ({"on_error": "retry"}, 1, Reaction(retry_at=NOON + MINUTE)),
         ({"on_error": "retry", "enabled": False}, 1, NOTHING),
         ({"pause_after": 3}, 2, NOTHING),
-        ({"pause_after": 3}, 3, Reaction(pause_reason="3 runs in a row died, the last: run-7")),
+        (
+            {"on_error": "pause", "pause_after": 3}, 1,
+            Reaction(pause_reason="run run-7 died (on_error = pause, which does not wait for "
+                                  "pause_after = 3)"),
+        ),
+        (
+            {"pause_after": 3}, 3,
+            Reaction(pause_reason="3 runs in a row died (pause_after = 3; attempts are not "
+                                  "counted), the last: run-7"),
+        ),
         (
             {"pause_after": 3, "on_error": "retry"}, 4,
-            Reaction(pause_reason="4 runs in a row died, the last: run-7"),
+            Reaction(pause_reason="4 runs in a row died (pause_after = 3; attempts are not "
+                                  "counted), the last: run-7"),
         ),
         ({"pause_after": 3, "on_error": "retry"}, 2, Reaction(retry_at=NOON + MINUTE)),
         ({"pause_after": 1, "paused": True, "on_error": "pause"}, 5, NOTHING),

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH
-from rota.model.outcome import KINDS, Outcome, error_line, settle
+from rota.model.outcome import KINDS, Outcome, error_line, error_text, settle
 from rota.model.retry import Retry
 from rota.model.run import Claimed
 from rota.model.transitions import TERMINAL
@@ -160,3 +160,16 @@ def test_an_outcome_of_no_known_kind_is_a_bug() -> None:
 )
 def test_the_line_that_names_an_error(text: str | None, line: str) -> None:
     assert error_line(text) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, ""),
+        ("Catalog Error: no t\nDid you mean u?\n", "Catalog Error: no t\nDid you mean u?"),
+        ("x" * 50, "x" * 39 + "…"),
+        ("Traceback (most recent call last):\n  File\nValueError: bad", "ValueError: bad"),
+    ],
+)
+def test_all_of_an_error_is_told_as_far_as_it_fits(text: str | None, told: str) -> None:
+    assert error_text(text, 40) == told

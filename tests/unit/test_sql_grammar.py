@@ -164,6 +164,12 @@ BAD = {
     "after overlap, got 'skip' at 1:71",
     "CREATE SCHEDULE s FOR JOB j EVERY '5m' WITH SCHEDULE OPTIONS (overlap = skip": "expected ')' "
     "after skip, got the end",
+    "CREATE SCHEDULE s FOR JOB j EVERY '2s' ON FAILURE PAUSE": "expected WITH SCHEDULE OPTIONS or "
+    "the end of the statement after '2s', got 'ON' at 1:40",
+    "CREATE SCHEDULE s FOR JOB j EVERY '5m' WITH SCHEDULE OPTIONS (on_execution_failure = stop)":
+    "on_execution_failure 'stop' at 1:63 is unknown; use RESCHEDULE, RETRY, PAUSE",
+    "ALTER SCHEDULE s SET on_previous_running = 5":
+    "on_previous_running 5 at 1:22 is unknown; use START, SKIP, WAIT, QUEUE",
     "ALTER SCHEDULE s": "expected SET after s, got the end at 1:17",
     "ALTER SCHEDULE s SET FOR JOB j, AS $$x$$": "FOR a JOB or has SQL of its own",
     "RUN JOB j WITH (a = b)": "expected a value (text stands in quotes: 'b') after =, got 'b'",

@@ -20,7 +20,8 @@ from rota.cli.times import took
 from rota.errors import Conflict
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
-from rota.model.outcome import error_line
+from rota.model.job import LAST_GOOD
+from rota.model.outcome import error_line, error_text
 from rota.model.run import Enqueued, Run
 from rota.model.transitions import SUCCEEDED, TERMINAL
 
@@ -151,6 +152,7 @@ def check_wait(control: Control, wait: bool, where: Where) -> None:
 
 
 def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
+    _say_if_broken(control, made)
     if wait:
         return say_end(wait_for_end(control, made.id), where)
     run = control.run(made.id)
@@ -164,6 +166,14 @@ def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     else:
         say(f"run {made.id} has this key already; nothing was enqueued")
     return OK
+
+
+def _say_if_broken(control: Control, made: Enqueued) -> None:
+    run = control.run(made.id)
+    job = control.job(run.job)
+    # A run that nobody can run says so itself.
+    if job.error is not None and job.good and run.reason is None:
+        note(f"{error_line(job.error, limit=500)}; {LAST_GOOD}")
 
 
 def wait_for_end(control: Control, run_id: str) -> Run:
@@ -212,6 +222,6 @@ def say_end(run: Run, where: Where) -> int:
         if run.result not in (None, "null"):
             say_result(json.loads(run.result))
     else:
-        told = error_line(run.error or run.reason, limit=500)
+        told = error_text(run.error or run.reason)
         say(f"run {run.id} is {run.state}{f': {told}' if told else ''}")
     return OK if run.state == SUCCEEDED else FAILED

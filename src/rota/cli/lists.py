@@ -56,7 +56,7 @@ def jobs(
         else f"no job is {status}"
     )
     say_table(
-        ("name", "executor", "queue", "attempts", "timeout", "description"),
+        ("name", "executor", "queue", "attempts", "timeout", "description", "error"),
         (
             (
                 job["name"],
@@ -64,7 +64,8 @@ def jobs(
                 job["queue"],
                 job["max_attempts"],
                 None if job["timeout"] is None else spent(job["timeout"]),
-                error_line(job["error"]) or job["description"],
+                job["description"],
+                error_line(job["error"]) or None,
             )
             for job in found
         ),

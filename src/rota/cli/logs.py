@@ -58,7 +58,14 @@ def logs(
                 if follow:
                     sys.stdout.flush()
         if not printed and not where.json:
-            note("no log lines; handlers write them with ctx.logger")
+            note(_why_none(control, run_id))
+
+
+def _why_none(control: Control, run_id: str) -> str:
+    job = control.jobs_named([control.run(run_id).job])
+    if any(one.executor == "sql" for one in job.values()):
+        return f"no log lines; SQL runs have steps: rota show {run_id}"
+    return "no log lines; handlers write them with ctx.logger"
 
 
 def _lines(control: Control, run_id: str, after: int = 0) -> Iterator[dict[str, Any]]:

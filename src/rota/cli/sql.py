@@ -20,6 +20,7 @@ from rota.cli.output import (
     NARROWEST,
     note,
     plain,
+    say,
     say_fields,
     say_heading,
     say_json,
@@ -35,6 +36,7 @@ from rota.model.result import Result
 from rota.model.roles import VIEWER
 from rota.sql.execute import VIA, Statements
 from rota.sql.parser import parse
+from rota.sql.show import CREATE_STATEMENT
 from rota.storage.protocol import Actor
 
 Show = Callable[[Result], None]
@@ -147,6 +149,8 @@ def _say_csv(result: Result) -> None:
 
 def _say_table(result: Result) -> None:
     """A table; on a terminal that is too narrow for it, one line for each value."""
+    if result.names[-1:] == (CREATE_STATEMENT,) and len(result.rows) == 1:
+        return say(f"{result.rows[0][-1]}")  # to be pasted
     rows = [[_as_text(cell, None) for cell in row] for row in result.rows]
     if not sys.stdout.isatty() or _width(result.names, rows) <= get_terminal_size().columns:
         return say_table(result.names, rows, empty="no rows")

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 @contextmanager
 def reading(where: Where) -> Iterator[Control]:
     """A control to look with."""
-    with existing(where) as (_, found):
+    with existing(where) as (settings, found):
         control = (
             found
             if isinstance(found, Control)
             else Control(found, actor=actor(), hearer_of=lambda job: None)
         )
-        with suggesting(control):
+        with suggesting(control, settings.jobs_folder):
             yield control
 
 
@@ -43,7 +43,7 @@ def operating(where: Where) -> Iterator[Control]:
     """A control to act with: it knows the executors, which may have a say in how runs end."""
     with existing(where) as (settings, found):
         control = found if isinstance(found, Control) else _control(found, settings)
-        with suggesting(control):
+        with suggesting(control, settings.jobs_folder):
             yield control
 
 

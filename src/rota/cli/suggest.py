@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 
 from rota.errors import RotaError, Unknown
 from rota.flow.control import Control
@@ -15,16 +16,31 @@ _UNKNOWN = re.compile(r"(?:(job|schedule|queue) )?'([^']{1,128})' (?:does not ex
 
 
 @contextmanager
-def suggesting(control: Control) -> Iterator[None]:
+def suggesting(control: Control, folder: Path) -> Iterator[None]:
     """Names are looked up only after a mistake: nothing is slower for those who make none."""
     try:
         yield
     except Unknown as fault:
         found = _UNKNOWN.match(str(fault))
+        if found and found[1] in (None, "job") and (place := _in_folder(folder, found[2])):
+            raise Unknown(
+                f"{fault}; {place} is there: `rota up` takes it up within a second, or see "
+                "`rota check`"
+            ) from None
         close = _close(control, found[1], found[2]) if found else None
         if close is None:
             raise
         raise Unknown(f"{fault}; did you mean {close!r}?") from None
+
+
+def _in_folder(folder: Path, name: str) -> str | None:
+    """Where a job of this name lies in the folder of jobs, which nobody has taken up yet."""
+    if ".." in name.split("/") or name.startswith("/"):
+        return None
+    for path in (folder / name / "job.toml", folder / f"{name}.py"):
+        if path.is_file():
+            return str(path.parent if path.name == "job.toml" else path)
+    return None
 
 
 def _close(control: Control, kind: str | None, name: str) -> str | None:

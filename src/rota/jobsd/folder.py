@@ -26,8 +26,9 @@ from rota.jobsd.scan import PYTHON, Survey, survey
 from rota.jobsd.scripts import run_scripts
 from rota.jobsd.watch import Watch
 from rota.model.definition import Definition, Registered
-from rota.model.job import Job
+from rota.model.job import LAST_GOOD, Job
 from rota.model.limits import PAGE
+from rota.model.steps import NAMES_SHOWN
 from rota.storage.protocol import Actor
 
 log = logging.getLogger("rota.jobsd")
@@ -207,16 +208,20 @@ class Folder:
             self.definitions[new.name] = new
             return
         if new.error is not None and (old is None or old.error != new.error):
-            log.warning("%s", new.error)
+            log.warning("%s%s", new.error, f"; {LAST_GOOD}" if self._has_good(new.name) else "")
         elif new.error is None and not (old is None and self._first):
             # Those of the start are listed there.
-            log.info("job %s %s (%s)", new.name, "is new" if old is None else "changed", new.place)
+            what, places = ("is new", new.place) if old is None else ("changed", _changed(old, new))
+            log.info("job %s %s (%s)", new.name, what, places)
         for warning in new.warnings:
             log.warning("%s: %s", new.place, warning)
         self.definitions[new.name] = new
         self.refused.pop(new.name, None)
         self._changed.add(new.name)
         self._gone.discard(new.name)
+
+    def _has_good(self, name: str) -> bool:
+        return any(job.name == name for job in self.app.jobs())
 
     def _remove(self, name: str) -> None:
         log.info("job %s is gone from %s", name, self.root)
@@ -362,6 +367,18 @@ def check_job(app: Rota, job: Job) -> None:
             f"run_as {job.spec['run_as']!r} needs a PostgreSQL target, and {target.name!r} is "
             "none; remove it"
         )
+
+
+def _changed(old: Definition, new: Definition) -> str:
+    """The files that are not as they were, as people name them."""
+    before, now = old.job.spec.get("hashes"), new.job.spec.get("hashes")
+    if not before or not now:
+        return new.place
+    names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    folder = new.place.rpartition("/")[0]
+    shown = [f"{folder}/{name}" for name in names[:NAMES_SHOWN]]
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "") if names else new.place
 
 
 def broken(one: Definition, error: str) -> Definition:

@@ -64,9 +64,20 @@ def parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
-        raise Invalid(f"is not valid TOML: {fault}") from None
+        raise Invalid(f"is not valid TOML: {_toml_fault(str(fault), text)}") from None
     except RecursionError:
         raise Invalid("is nested too deeply to be a job.toml; flatten it") from None
+
+
+def _toml_fault(told: str, text: str) -> str:
+    """Of a text that is not closed tomllib only says that the line, or the document, ends."""
+    quote = next((quote for start, quote in _UNCLOSED.items() if told.startswith(start)), None)
+    if quote is None:
+        return told
+    found = _TOML_LINE.search(told)
+    odd = (at for at, line in enumerate(text.splitlines(), start=1) if line.count(quote) % 2)
+    line = int(found[1]) if found else next(odd, 1)
+    return f"a text that begins with {quote} is not closed (at line {line})"
 
 
 def define(
@@ -244,7 +255,12 @@ def _json(value: Any) -> Any:
 # Where it is wrong
 
 _PREFIX = re.compile(r"^(?:(?:job|schedule) '[^']*': )+")
-_TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+# How tomllib begins to say that a quote is not closed.
+_UNCLOSED = {
+    "Illegal character '\\n'": '"', "Unterminated string": '"',
+    "Found invalid character '\\n'": "'", 'Expected "\'" ': "'",
+}  # fmt: skip
+_TOML_LINE = re.compile(r"\(at line (\d+)(?:, column \d+)?\)")
 
 
 def plain_message(fault: Exception) -> str:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from rota.errors import RotaError
 from rota.model.limits import CONTROL_BYTES, CONTROL_ROWS, ERROR_LENGTH, clip
 from rota.model.redact import redact_text
 from rota.model.result import Result
 
 DONE, FAILED = "done", "failed"
+UNEXPECTED = "could not be done: Rota met an error it did not expect; the log has the rest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,9 @@ def done(kept: str, result: Result) -> Reply:
 
 
 def failed(kept: str, fault: Exception) -> Reply:
-    return Reply(status=FAILED, kept=kept, error=clip(redact_text(str(fault)), ERROR_LENGTH))
+    """Only our own errors are written for who asks; any other is for who reads the log."""
+    told = redact_text(str(fault)) if isinstance(fault, RotaError) else UNEXPECTED
+    return Reply(status=FAILED, kept=kept, error=clip(told, ERROR_LENGTH))
 
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode

@@ -21,7 +21,10 @@ _ORDER = list(reversed(_UNITS))
 LONGEST = timedelta(days=3_660)
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 
-_HOW = "use text like '90s', '30m', '1h30m' or '2d', a number of seconds, or a timedelta"
+_TEXTS = "use text like '90s', '30m', '1h30m' or '2d'"
+# Who wrote text has no timedelta: it stands in a file, a statement or a command.
+_HOW_TEXT = f"{_TEXTS}, or a number of seconds"
+_HOW = f"{_TEXTS}, a number of seconds, or a timedelta"
 
 
 def parse_duration(value: object, field: str, *, zero: bool = False) -> timedelta:
@@ -55,7 +58,7 @@ def _parse_text(text: str, field: str) -> timedelta:
     total, position, units = timedelta(0), 0, []
     stripped = text.strip()
     if len(stripped) > 64:
-        raise Invalid(f"{field} is not a duration; {_HOW}")
+        raise Invalid(f"{field} is not a duration; {_HOW_TEXT}")
     while match := _PART.match(stripped, position):
         number, unit = match.groups()
         if float(number) * _UNITS[unit].total_seconds() > LONGEST.total_seconds():
@@ -65,7 +68,7 @@ def _parse_text(text: str, field: str) -> timedelta:
         position = match.end()
     in_order = sorted(set(units), key=_ORDER.index) == units
     if not units or position != len(stripped) or not in_order:
-        raise Invalid(f"{field} {text!r} is not a duration; {_HOW}")
+        raise Invalid(f"{field} {text!r} is not a duration; {_HOW_TEXT}")
     return total
 
 

@@ -21,6 +21,8 @@ from rota.model.signature import Signature
 PLACES = frozenset({"folder", "file"})
 # How the error of a job begins whose files are gone.
 RETIRED = "retired: "
+# What is said where a file is broken that was good before.
+LAST_GOOD = "the last good version stays in use"
 DEFAULT_QUEUE = "default"
 
 

@@ -36,10 +36,15 @@ def react(schedule: Schedule, run: Run, now: datetime, deaths_in_a_row: int) -> 
     if schedule.paused:
         return Reaction()
     if schedule.pause_after is not None and deaths_in_a_row >= schedule.pause_after:
-        return Reaction(pause_reason=f"{deaths_in_a_row} runs in a row died, the last: {run.id}")
+        told = (
+            f"{deaths_in_a_row} runs in a row died (pause_after = {schedule.pause_after}; attempts "
+        )
+        return Reaction(pause_reason=f"{told}are not counted), the last: {run.id}")
     match schedule.on_error:
         case "pause":
-            return Reaction(pause_reason=f"run {run.id} died (on_error = pause)")
+            after = schedule.pause_after
+            waits = "" if after is None else f", which does not wait for pause_after = {after}"
+            return Reaction(pause_reason=f"run {run.id} died (on_error = pause{waits})")
         case "retry" if schedule.enabled:
             return Reaction(retry_at=_retry_at(schedule, run, now))
         case _:

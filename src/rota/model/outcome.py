@@ -6,6 +6,7 @@ simulator all ask the same question and get the same answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
@@ -147,6 +148,17 @@ def settle(
 def error_line(text: str | None, limit: int = 100) -> str:
     """The line of an error that names it: the last one of a traceback, else the first."""
     lines = [line for line in (text or "").splitlines() if line.strip()]
-    traced = any(line.startswith("Traceback (") for line in lines)
-    named = lines[-1 if traced else 0].strip() if lines else ""
+    named = lines[-1 if _is_traced(lines) else 0].strip() if lines else ""
     return named if len(named) <= limit else named[: limit - 1] + "…"
+
+
+def error_text(text: str | None, limit: int = 2_000) -> str:
+    """All of an error, as far as it fits; of a traceback only the line that names it."""
+    whole = (text or "").strip()
+    if _is_traced(whole.splitlines()):
+        return error_line(whole, limit)
+    return whole if len(whole) <= limit else whole[: limit - 1] + "…"
+
+
+def _is_traced(lines: Sequence[str]) -> bool:
+    return any(line.startswith("Traceback (") for line in lines)

@@ -22,6 +22,12 @@ VIEWS: Final = (
 VIEWS_LISTED: Final = ", ".join(VIEWS)
 # What the engines say of a table that is not there.
 _MISSING: Final = re.compile(r"no such table|(relation|table) .*does not exist", re.IGNORECASE)
+# The same of a column: SQLite; PostgreSQL and DuckDB; DuckDB where a table is named, too.
+_NO_COLUMN: Final = re.compile(
+    r"no such column: (?:\w+\.)?(\w+)"
+    r'|column "?(?:\w+\.)?(\w+)"? (?:does not exist|not found)'
+    r'|have a column named "(\w+)"'
+)
 
 _PLAIN: Final = ("word", "string", "identifier", "backtick", "bracket")
 
@@ -46,6 +52,18 @@ def beyond_views(what: str) -> Invalid:
 def names_no_view(error: str) -> bool:
     """True if an engine says that a table is not there, and not yet what is."""
     return VIEWS_LISTED not in error and _MISSING.search(error) is not None
+
+
+def unknown_column(error: str) -> str | None:
+    """The column that an engine says is not there."""
+    found = _NO_COLUMN.search(error)
+    return None if found is None else next(name for name in found.groups() if name)
+
+
+def views_in(sql: str) -> list[str]:
+    """The views whose names stand in a query."""
+    words = set(re.findall(r"\w+", sql.lower()))
+    return [view for view in VIEWS if view in words]
 
 
 def without_end(sql: str, dialect: str) -> str:

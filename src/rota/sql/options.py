@@ -19,6 +19,10 @@ JOB_OPTIONS: Final = ("timeout", "step_timeout", "queue", "description", "run_as
 OPTIONS: Final = frozenset(SCHEDULE_OPTIONS - {"retry"}) | frozenset(RETRY_OPTIONS)
 ON_PREVIOUS_RUNNING: Final = {"allow": "START", "skip": "SKIP", "wait": "WAIT", "queue": "QUEUE"}
 ON_EXECUTION_FAILURE: Final = {"next": "RESCHEDULE", "retry": "RETRY", "pause": "PAUSE"}
+_OTHER_SPELLING: Final = {
+    "on_previous_running": (OVERLAP, ON_PREVIOUS_RUNNING),
+    "on_execution_failure": (ON_ERROR, ON_EXECUTION_FAILURE),
+}
 
 
 def check_option(name: str, place: str, *, with_body: bool) -> str:
@@ -34,6 +38,16 @@ def check_option(name: str, place: str, *, with_body: bool) -> str:
     close = get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"use {', '.join(sorted(known))}"
     raise Invalid(f"option {name!r} at {place} is unknown; {hint}")
+
+
+def check_value(typed: str, value: Any, place: str) -> Any:
+    """Refuse what an option of the other spelling cannot be, in its own words."""
+    if typed not in ALIASES or value is None:
+        return value
+    allowed, shown = _OTHER_SPELLING[typed]
+    if not isinstance(value, str) or value.lower() not in allowed:
+        raise Invalid(f"{typed} {value!r} at {place} is unknown; use {', '.join(shown.values())}")
+    return value
 
 
 def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:

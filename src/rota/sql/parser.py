@@ -10,7 +10,7 @@ import msgspec
 
 from rota.errors import Invalid
 from rota.model.limits import PAGE, SQL_FILE_BYTES, STATEMENT_LENGTH, STATEMENTS, check_whole
-from rota.sql.options import check_option
+from rota.sql.options import check_option, check_value
 from rota.sql.reader import TEXT, Reader
 from rota.sql.statements import (
     BEGINNINGS,
@@ -135,7 +135,9 @@ def _create(reader: Reader) -> Statement:
         body = Body(text=text, target=target)
     timing = _timing(reader, reader.expect(*_TIMINGS))
     options = {}
-    if reader.accept("WITH"):
+    if not reader.is_over():
+        if not reader.accept("WITH"):
+            reader.fail("WITH SCHEDULE OPTIONS or the end of the statement", ("WITH",))
         reader.expect("SCHEDULE")
         reader.expect("OPTIONS")
         options = _options(reader, with_body=body is not None)
@@ -169,12 +171,12 @@ def _options(reader: Reader, *, with_body: bool) -> dict[str, Any]:
 
 def _option(reader: Reader, options: dict[str, Any], *, with_body: bool) -> None:
     place = reader.place(reader.peek().start)
-    name = reader.name("option").lower()
-    name = check_option(name, place, with_body=with_body)
+    typed = reader.name("option").lower()
+    name = check_option(typed, place, with_body=with_body)
     if name in options:
         raise Invalid(f"option {name!r} is given twice, again at {place}")
     reader.expect_symbol("=")
-    options[name] = reader.value(bare=True)
+    options[name] = check_value(typed, reader.value(bare=True), place)
 
 
 def _alter(reader: Reader) -> Statement:

@@ -17,6 +17,7 @@ from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.sql.options import ON_EXECUTION_FAILURE, ON_PREVIOUS_RUNNING
 from rota.sql.recreate import quoted, told_args
 
+CREATE_STATEMENT = "create_statement"  # the column of SHOW CREATE SCHEDULE
 SCHEDULES = (
     Column("id", INTEGER), Column("label"), Column("schedule_status"), Column("next_run", INSTANT),
     Column("state"), Column("recurrence"), Column("jobsrunning", INTEGER), Column("owner"),
@@ -109,7 +110,7 @@ def recurrence(schedule: Schedule) -> str:
 
 
 def recreation(schedule: Schedule, statement: str) -> Result:
-    columns = (Column("id", INTEGER), Column("label"), Column("create_statement"))
+    columns = (Column("id", INTEGER), Column("label"), Column(CREATE_STATEMENT))
     return Result(columns=columns, rows=((schedule.id, schedule.name, statement),))
 
 

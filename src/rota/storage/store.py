@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from difflib import get_close_matches
 
 from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
 from rota.model.result import Result
-from rota.model.views import VIEWS_LISTED, names_no_view
+from rota.model.views import VIEWS_LISTED, names_no_view, unknown_column, views_in
 from rota.storage.engine import Clock, Engine, Probe
 from rota.storage.scripts.answer import AnswerScript
 from rota.storage.scripts.bench import BenchScript
@@ -88,7 +90,22 @@ class Store(
         except Invalid as fault:
             if names_no_view(str(fault)):
                 raise Invalid(f"{fault}; query the views: {VIEWS_LISTED}") from fault
+            if (close := self._close_column(sql, str(fault), seconds)) is not None:
+                raise Invalid(f"{fault}; did you mean {close}?") from fault
             raise
+
+    def _close_column(self, sql: str, error: str, seconds: float) -> str | None:
+        """Asked for only after a mistake."""
+        if (name := unknown_column(error)) is None:
+            return None
+        known: list[str] = []
+        with suppress(Invalid):
+            for view in views_in(sql):
+                found = self.engine.select(
+                    f"SELECT * FROM {view} WHERE 1 = 0", limit=1, seconds=seconds
+                )
+                known += [column.name for column in found.columns]
+        return next(iter(get_close_matches(name.lower(), known, n=1)), None)
 
     @property
     def has_wake_channel(self) -> bool:
