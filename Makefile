@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock screenshots docs package lock clean
+.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock screenshots docs package lock clean clean-demo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -82,7 +82,11 @@ lock: $(READY) ## Pin the newest versions of all dependencies in requirements-de
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal --system-certs \
 		--python-version 3.11 --extra all --group dev --group docs pyproject.toml --output-file requirements-dev.lock
 
-clean: ## Remove the environment, caches and builds
+clean-demo: ## Begin the demo anew: remove what `make up` wrote into examples/ (store, warehouse, token, files)
+	rm -rf $(EXAMPLES)/rota.db* $(EXAMPLES)/warehouse.duckdb* $(EXAMPLES)/.rota $(EXAMPLES)/data/partner.csv
+	[ ! -d $(EXAMPLES)/out ] || find $(EXAMPLES)/out -type f ! -name .gitkeep -delete
+
+clean: clean-demo ## Remove the environment, caches, builds, and what the demo wrote
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -531,6 +531,12 @@ class Rota:
         """What is wrong with the files of jobs, in a line each."""
         return [] if self._folder is None else self._folder.faults()
 
+    @property
+    def worker_id(self) -> str | None:
+        """The worker of this process, as `rota workers` names it; None if none runs here."""
+        worker = None if self._service is None else self._service.worker
+        return None if worker is None else worker.worker_id
+
     def under_way(self) -> list[str]:
         """The jobs of the runs that this process works on now."""
         worker = None if self._service is None else self._service.worker

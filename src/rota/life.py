@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,8 @@ log = logging.getLogger("rota")
 # A terminal or a supervisor may deliver one request to stop twice.
 SAME_SIGNAL_SECONDS = 0.3
 SIGNAL_LOOK_SECONDS = 0.5
+# Whoever asks twice waits no longer than this for us to say goodbye.
+GOODBYE_SECONDS = 0.3
 # The process is ours: loops that come back from the database wait less for handlers.
 SWITCH_SECONDS = 0.0005
 # Runs leave no cycles behind, and a worker holds thousands of them at a time: it collects rarely.
@@ -92,6 +95,7 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
         ending.set()
 
     asked_at = 0.0
+    worker_id: str | None = None
 
     def ask(number: int, frame: object) -> None:
         nonlocal asked_at
@@ -100,6 +104,7 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
             stuck.clear()  # whoever asks for an end does not want a new beginning
             ending.set()
         elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
+            say_goodbye(app, worker_id)
             os._exit(130)
 
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -109,6 +114,7 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         app.start(only, on_stuck=renew)
+        worker_id = app.worker_id
         # The kernel may hand a signal to any thread, and then no wait of this one ends early:
         # the handler above runs when this one wakes by itself.
         while not ending.wait(SIGNAL_LOOK_SECONDS):
@@ -122,6 +128,21 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
     if stuck.is_set():
         log.warning("starting anew: threads that ignore their timeout hold half of the slots")
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def say_goodbye(app: Rota, worker_id: str | None) -> None:
+    """Take the worker's row away, so that nobody looks for a crash; its runs are rescued when their
+    leases end. In a thread: this one may have been interrupted while it held the store's lock."""
+    if worker_id is None:
+        return
+
+    def forget() -> None:
+        with suppress(Exception):  # the row says then what a crash would
+            app.storage.forget_worker(worker_id)
+
+    goodbye = threading.Thread(target=forget, daemon=True)
+    goodbye.start()
+    goodbye.join(GOODBYE_SECONDS)
 
 
 def speak_unless_told(app: Rota) -> None:

@@ -96,6 +96,15 @@ def test_a_retired_job_is_listed_only_where_it_is_asked_for(store: Store) -> Non
     assert [one["name"] for one in control(store).problems() if one["kind"] == "broken"] == ["bad"]
 
 
+@pytest.mark.parametrize(
+    ("died", "told"), [(1, "1 run of 'job' died within"), (2, "2 runs of 'job' died within")]
+)
+def test_one_run_and_two_runs(store: Store, died: int, told: str) -> None:
+    for _ in range(died):
+        die(store, "no bread")
+    assert [one["message"] for one in control(store).problems() if told in one["message"]]
+
+
 def test_a_job_has_the_first_of_its_schedules_and_their_number(store: Store) -> None:
     put_job(store, "alone")
     put_job(store, "other")

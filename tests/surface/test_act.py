@@ -167,12 +167,29 @@ def test_waiting_says_that_no_worker_knows_the_job(
     answer = cli("run", "broken", "--wait")
     assert answer.code == 1
     assert (
-        "no live worker knows the job 'broken'; start one with `rota up [MODULE:APP]`\n"
-        in answer.err
+        "no live worker knows the job 'broken'; start one with `rota up [MODULE:APP]`. "
+        "It is waited for; Ctrl-C leaves it queued\n" in answer.err
     )
     job = replace(store.job("broken"), error="jobs.d/broken.py:1: SyntaxError: invalid syntax")
     store.storage.put_jobs([job])
     assert "before this is mended: jobs.d/broken.py:1: Syntax" in cli("run", "broken", "--wait").err
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("never", "jobs.d/never.py:1: SyntaxError: invalid syntax"), ("gone", "retired: its files")],
+)
+def test_nobody_waits_for_what_cannot_run(cli: Cli, store: Control, name: str, error: str) -> None:
+    spec = {"version": "1"} if name == "never" else {"file": "jobs.d/gone.py"}
+    made = Job(name=name, source="file", origin="jobs.d", spec=spec, enabled=False, error=error)
+    store.storage.put_jobs([made])
+    for verb in ("run", "enqueue"):
+        answer = cli(verb, name, "--wait")
+        assert answer.code == 1
+        assert f"nobody can run the job {name!r} before this is mended: {error}" in answer.err
+        assert "leave out --wait to queue it all the same" in answer.err
+    assert store.runs(job=name) == []
+    assert cli("run", name).code == 0
 
 
 def test_a_run_that_nobody_can_run_says_why(cli: Cli, store: Control) -> None:

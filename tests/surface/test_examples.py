@@ -185,3 +185,16 @@ def test_make_up_runs_both(cli: Cli, project: Path) -> None:
     jobs = next(line for line in screen.splitlines() if line.startswith("  jobs "))
     assert jobs.split(maxsplit=1)[1] == ", ".join(sorted(CODE + FILES))
     assert {"daily_report.csv", "orders.parquet"} <= set(os.listdir("out"))
+
+
+def test_make_clean_demo_leaves_what_the_project_has(tmp_path: Path) -> None:
+    written = ("rota.db", "rota.db-wal", "warehouse.duckdb", ".rota/token", "out/orders.parquet")
+    kept = ("rota.toml", "jobs.d/a.py", "out/.gitkeep")
+    for name in (*written, *kept):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    subprocess.run(
+        ["make", "clean-demo", f"EXAMPLES={tmp_path}"], cwd=ROOT, check=True, capture_output=True
+    )
+    left = {str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file()}
+    assert left == set(kept)

@@ -52,6 +52,17 @@ def test_help_of_each_command_shows_an_example_and_json(cli: Cli, command: objec
     assert ("--database" in answer.out) == (command.name not in ("next", "init"))  # type: ignore[attr-defined]
 
 
+def test_help_in_a_pipe_has_whole_lines_and_no_blanks_behind_them(cli: Cli) -> None:
+    told = cli("up", "--help").out
+    assert (
+        "\n  --host ADDRESS: Where web listens: 127.0.0.1 if not given. Any other address needs a "
+        in (told)
+    )
+    assert not re.search(r" $", told, re.M)
+    # Nothing but a heading begins at the left: no line is the rest of another.
+    assert not re.search(r"^[a-z]", told, re.M)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

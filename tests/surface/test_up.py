@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -143,6 +144,36 @@ def test_it_works_says_so_and_stops_at_sigterm(folder: Path, cli: Cli) -> None:
     assert cli("show", slow, "--json").json["run"]["state"] == "succeeded"
     assert cli("workers", "--json").json == []
     assert sorted(os.listdir()) == [".rota", "go", "rota.db", "shop.py"]
+
+
+def test_a_second_signal_leaves_at_once_and_nobody_looks_for_a_crash(
+    folder: Path, cli: Cli
+) -> None:
+    up = Up("shop:app")
+    up.wait_for("tick", "started")
+    slow = cli("run", "slow", "--json").json["id"]
+    up.wait_for("slow", "started", slow)
+    while up.process.poll() is None:  # one that comes right after the first is the same request
+        up.process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            up.process.wait(0.1)
+    assert up.process.returncode == 130
+    assert cli("show", slow, "--json").json["run"]["state"] == "running"
+    assert cli("workers", "--json").json == []
+    assert "went away" not in cli("doctor").out
+
+
+def test_a_second_process_says_that_there_is_another(folder: Path, cli: Cli) -> None:
+    first = Up("shop:app")
+    first.wait_for("tick", "started")
+    second = Up("shop:app", "--only", "worker")
+    assert second.process.stdout is not None
+    screen = [second.process.stdout.readline() for _ in range(4)]
+    assert "1 other process works on it already; `rota workers` lists them" in "".join(screen)
+    second.stop()
+    assert first.process.stdout is not None
+    first.stop()
+    assert "other process" not in first.process.stdout.read()
 
 
 def descendants(process: int) -> set[int]:

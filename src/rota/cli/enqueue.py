@@ -20,6 +20,7 @@ from rota.cli.times import took
 from rota.errors import Conflict
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
+from rota.flow.waits import cannot_run
 from rota.model.job import LAST_GOOD
 from rota.model.outcome import error_line, error_text
 from rota.model.run import Enqueued, Run
@@ -98,7 +99,7 @@ def enqueue(
             max_attempts=max_attempts,
             timeout=timeout,
         )
-        check_wait(control, wait, where)
+        check_wait(control, wait, where, job)
         told = read_arguments(control.job(job), arg, args)
         return _answer(control, control.enqueue(job, told, options), wait, where)
 
@@ -129,10 +130,11 @@ def run(
         Wait for the run to end; exit 1 if it did not succeed.
     """
     with operating(where) as control:
-        check_wait(control, wait, where)
+        job = _job_of(control, name)
+        check_wait(control, wait, where, job)
         told = None
         if arg or args is not None:
-            told = read_arguments(control.job(_job_of(control, name)), arg, args)
+            told = read_arguments(control.job(job), arg, args)
         return _answer(control, control.trigger(name, told, force=force), wait, where)
 
 
@@ -142,9 +144,15 @@ def _job_of(control: Control, name: str) -> str:
     return name if schedule is None else schedule.job
 
 
-def check_wait(control: Control, wait: bool, where: Where) -> None:
+def check_wait(control: Control, wait: bool, where: Where, job: str) -> None:
     """Refuse to wait for what cannot happen."""
-    if wait and nobody_else_can_run(where, control):
+    if not wait:
+        return
+    known = control.jobs_named([job]).get(job)
+    reason = None if known is None else cannot_run(known)
+    if reason is not None:
+        raise Conflict(f"{reason}; leave out --wait to queue it all the same")
+    if nobody_else_can_run(where, control):
         raise Conflict(
             "no process runs on this DuckDB store, and none can start while --wait has it open; "
             "start `rota up` first, or leave out --wait"
@@ -208,9 +216,12 @@ def _under_way(run: Run) -> str:
 
 def _say_why_it_waits(run: Run) -> None:
     if run.state == "held":
-        note("another run of it is under way; this one is next in line (--force does not wait)")
+        note(
+            "another run of it is under way; this one is next in line (--force does not wait). "
+            "Ctrl-C leaves it there"
+        )
     elif run.reason:
-        note(run.reason)
+        note(f"{run.reason}. It is waited for; Ctrl-C leaves it queued")
 
 
 def say_end(run: Run, where: Where) -> int:

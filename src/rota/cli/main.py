@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple
 
 from rota.errors import Invalid, MissingExtra, RotaError, Unknown, WrongSchema
@@ -19,7 +20,9 @@ from rota.version import VERSION
 
 if TYPE_CHECKING:
     from cyclopts import App
+    from rich.console import Console
 
+PIPE_WIDTH = 1_000  # longer than any line of help
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 # A thing that does not exist or cannot be meant is the asker's mistake; the rest went wrong here.
 _WRONG_USE = (Invalid, Unknown, MissingExtra, WrongSchema)
@@ -218,7 +221,10 @@ def _run(tokens: list[str]) -> int:
     from cyclopts import CycloptsError, UnknownCommandError
 
     try:
-        code = make_app()(tokens, exit_on_error=False, print_error=False)
+        asks_help = not {"--help", "-h"}.isdisjoint(tokens) and not sys.stdout.isatty()
+        code = make_app()(
+            tokens, console=_pipe() if asks_help else None, exit_on_error=False, print_error=False
+        )
     except UnknownCommandError as fault:
         return _refuse(tokens, _unknown(tokens[0], str(fault)), WRONG_USE)
     except CycloptsError as fault:
@@ -260,6 +266,17 @@ def _say_help() -> int:
             say_painted(f"  {paint(f'{command.name:<{width}}', 'cyan')}  {command.help}")
     say(f"\n{BEGIN}")
     return OK
+
+
+def _pipe() -> Console:
+    """Help for a pipe: a line for each thing, folded by whoever reads it, and no blanks behind."""
+    from rich.console import Console
+
+    class Lines(StringIO):
+        def write(self, text: str) -> int:
+            return sys.stdout.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
+
+    return Console(file=Lines(), width=PIPE_WIDTH)
 
 
 def make_app() -> App:

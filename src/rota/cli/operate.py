@@ -203,10 +203,11 @@ def redo(
     if run is None and wait:
         raise Invalid("--wait belongs to one run; with --all leave it out")
     with operating(where) as control:
-        check_wait(control, wait, where)
         if run is None:
             return do_all(control, "redo", many, reason=reason, where=where, latest=latest)
-        told = control.redo(find_run(control, run).id, reason, from_step=from_step, latest=latest)
+        found = find_run(control, run)
+        check_wait(control, wait, where, found.job)
+        told = control.redo(found.id, reason, from_step=from_step, latest=latest)
         for one in control.redo_notes(told.id):
             note(one)
         if wait:

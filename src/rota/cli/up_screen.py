@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.app import Rota
+from rota.cli.lists import is_alive
 from rota.cli.output import clean, paint, say_painted
 from rota.cli.times import when, zone_name
 from rota.config import Settings
@@ -27,6 +28,7 @@ def describe(
         "version": VERSION,
         "app": address,
         "database": redact_text(settings.database),
+        "other_processes": _others(app),
         "parts": list(parts),
         "jobs_dir": _folder(app, address, parts),
         "jobs": sorted(job.name for job in app.jobs()),
@@ -44,7 +46,7 @@ def describe(
 def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
     """`usual` is the store that other commands find without being told."""
     lines = [
-        ("store", [told["database"]]),
+        ("store", [told["database"], *_others_words(told)]),
         ("app", [told["app"]] if told["app"] else []),
         ("folder", [told["jobs_dir"]] if told["jobs_dir"] else []),
         ("jobs", [_jobs(told)]),
@@ -63,6 +65,20 @@ def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
             label = f"{name if place == 0 else '':<9}"
             say_painted(f"  {paint(label, 'dim')}  {clean(value)}")
     say_painted("")
+
+
+def _others(app: Rota) -> int:
+    """Processes whose workers are alive on this store; this one has not begun yet."""
+    now = app.storage.now()
+    return len({(one["host"], one["pid"]) for one in app.control.workers() if is_alive(one, now)})
+
+
+def _others_words(told: dict[str, Any]) -> list[str]:
+    count = told["other_processes"]
+    if not count:
+        return []
+    words = "1 other process works" if count == 1 else f"{count} other processes work"
+    return [f"{words} on it already; `rota workers` lists them"]
 
 
 def _folder(app: Rota, address: str | None, parts: Sequence[str]) -> str | None:

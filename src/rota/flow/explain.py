@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Unknown
-from rota.flow.words import cron_in_words
+from rota.flow.words import counted, cron_in_words
 from rota.model.cron import parse_zone
 from rota.model.job import Job
 from rota.model.limits import PAGE
@@ -172,7 +172,7 @@ def _line(storage: Storage, schedule: Schedule) -> Iterator[str]:
     if waiting:
         full = schedule.queue_max is not None and waiting >= schedule.queue_max
         tail = f"; the line is full (queue_max {schedule.queue_max})" if full else ""
-        yield f"{waiting} run(s) wait in line{tail}"
+        yield f"{counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} in line{tail}"
 
 
 def _state_in_words(run: Run) -> str:
@@ -233,10 +233,10 @@ def serves(worker: dict[str, Any], queue: str) -> bool:
 
 
 def _told(row: dict[str, Any]) -> str:
-    reason = f" ({row['reason']})" if row["reason"] else ""
+    reason = f": {row['reason']}" if row["reason"] else ""
     run = f", run {row['run_id']}" if row["run_id"] else ""
     many = ""
     if row["count"] is None or row["count"] > 1:
-        count = "very many" if row["count"] is None else row["count"]
-        many = f", one of {count} until {row['last_occurrence'].isoformat()}"
+        number = "very many" if row["count"] is None else row["count"]
+        many = f", one of {number} until {row['last_occurrence'].isoformat()}"
     return f"{row['outcome']}{reason}{run}{many}"

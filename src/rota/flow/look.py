@@ -15,6 +15,7 @@ from typing import Any
 
 from rota.errors import Invalid
 from rota.flow.explain import LIVE, serves
+from rota.flow.words import counted
 from rota.model.limits import COUNTED, PAGE, TEXT_SHOWN, check_whole, clip
 from rota.model.outcome import error_line
 from rota.model.redact import redact_text
@@ -146,24 +147,25 @@ class LookControl:
         for row in self.storage.queued_jobs(limit=COUNTED)[:PAGE]:
             job, queue = row["job"], row["queue"]
             late = now - row["oldest_at"] > LATE
+            wait, due = ("waits", "is due") if row["runs"] == 1 else ("wait", "are due")
             knowing = [one for one in live if job in one["jobs"]]
             if queue in paused:
                 told = paused[queue]
                 reason = f": {told['reason']}" if told["reason"] else ""
-                text = f"wait: queue {queue!r} is paused by {told['paused_by']}{reason}"
+                text = f"{wait}: queue {queue!r} is paused by {told['paused_by']}{reason}"
             elif not live:
-                text = "wait: no worker is alive"
+                text = f"{wait}: no worker is alive"
             elif not knowing:
-                text = f"wait: no live worker knows job {job!r}"
+                text = f"{wait}: no live worker knows job {job!r}"
             elif not any(serves(one, queue) for one in knowing):
-                text = f"wait: no live worker that knows job {job!r} serves queue {queue!r}"
+                text = f"{wait}: no live worker that knows job {job!r} serves queue {queue!r}"
             elif late:
-                text = "are due for more than a minute: the workers are behind"
+                text = f"{due} for more than a minute: the workers are behind"
             else:
                 continue
             yield _problem(
                 "waiting", WARNING if queue in paused or knowing else ERROR, "job", job,
-                f"{row['runs']} queued run(s) of {job!r} {text}", row["oldest_at"],
+                f"{counted(row['runs'], 'queued run')} of {job!r} {text}", row["oldest_at"],
             )  # fmt: skip
 
     def _dead(self, now: datetime) -> Iterator[dict[str, Any]]:
@@ -174,12 +176,12 @@ class LookControl:
             if row["finished_at"] is not None and row["finished_at"] >= since
         ]
         counts = Counter(row["job"] for row in recent)
-        for job, count in counts.most_common(PROBLEMS):
+        for job, died in counts.most_common(PROBLEMS):
             last = next(row for row in recent if row["job"] == job)
-            more = "or more " if len(recent) == PAGE else ""
+            runs = f"{died} or more runs" if len(recent) == PAGE else counted(died, "run")
             yield _problem(
                 "dead", ERROR, "job", job,
-                f"{count} {more}run(s) of {job!r} died within a day; the last: "
+                f"{runs} of {job!r} died within a day; the last: "
                 + redact_text(error_line(last["error"], limit=300)),
                 last["finished_at"],
             )  # fmt: skip
@@ -262,7 +264,12 @@ def _broken(rows: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield _problem("broken", WARNING, "job", row["name"], redact_text(text), None)
     stuck = rows["stuck"]
     if stuck is not None and stuck["runs"]:
-        text = f"{stuck['runs']} run(s) have a worker that is gone, and nobody took them over yet"
+        one = stuck["runs"] == 1
+        has, them = ("has", "it") if one else ("have", "them")
+        text = (
+            f"{counted(stuck['runs'], 'run')} {has} a worker that is gone, "
+            f"and nobody took {them} over yet"
+        )
         yield _problem("stuck", ERROR, "run", None, text, stuck["oldest_at"])
 
 

@@ -1,9 +1,14 @@
-"""A cron expression in English."""
+"""English: what a cron expression means, and how many there are of a thing."""
 
 from __future__ import annotations
 
 from rota.model.cron import Cron
 from rota.model.cron_fields import MACROS
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `1,200 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def cron_in_words(cron: Cron) -> str | None:
