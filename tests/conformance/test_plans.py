@@ -389,12 +389,12 @@ def watch_walks(place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, list
     def watch(method: str) -> None:
         real = getattr(transaction, method)
 
-        def watched(self: Any, name: str, params: Any) -> Any:
+        def watched(self: Any, name: str, params: Any, *then: Any) -> Any:
             if name not in found and name != "explain":
                 statements = self.engine.statements
                 statements["explain"] = explaining(statements[name])
                 found[name] = read(str(statements[name]), real(self, "explain", params))
-            return real(self, name, params)
+            return real(self, name, params, *then)
 
         monkeypatch.setattr(transaction, method, watched)
 
