@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar
 
 from rota.errors import Invalid, LockNotHeld
 from rota.model.duration import parse_duration
@@ -36,7 +36,7 @@ class Task(Generic[P, R]):
 
     def enqueue(
         self,
-        *,
+        *given: Never,
         delay: object = None,
         at: object = None,
         key: str | None = None,
@@ -49,6 +49,13 @@ class Task(Generic[P, R]):
         **args: Any,
     ) -> Enqueued:
         """Ask for one run. With `connection` it exists exactly if that transaction commits."""
+        if given:
+            names = [one.name for one in self.job.signature.parameters]
+            how = ", ".join(f"{name}=…" for name in names[: len(given)])
+            raise TypeError(
+                f"job {self.name!r}: arguments are given by keyword: "
+                f"{self.function.__name__}.enqueue({how})"
+            )
         told = {
             "delay": delay, "at": at, "key": key, "key_ttl": key_ttl, "priority": priority,
             "concurrency_key": concurrency_key, "concurrency_limit": concurrency_limit,
@@ -78,9 +85,9 @@ class Task(Generic[P, R]):
         """One run per payload, all or none, in one round trip."""
         return self.app._enqueue(self.name, payloads, options, connection, notify)
 
-    async def aenqueue(self, **args: Any) -> Enqueued:
+    async def aenqueue(self, *given: Never, **args: Any) -> Enqueued:
         """`enqueue` without blocking the event loop."""
-        return await _in_thread(self.enqueue, **args)
+        return await _in_thread(self.enqueue, *given, **args)
 
     async def aenqueue_many(
         self, payloads: Sequence[Mapping[str, Any]], **options: Any

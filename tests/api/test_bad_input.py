@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -68,6 +69,10 @@ DEFINITIONS: list[tuple[Any, ...]] = [
         job(every="1h", catchup="one"),
         "job 'bad': option 'catchup' is unknown; did you mean 'catch_up'",
     ),
+    (job(cron="@daily"), "job 'bad': option 'cron' is unknown; did you mean 'schedule'"),
+    (job(rate_limit="9/m"), "option 'rate_limit' is unknown; Rota has no rate limit; concur"),
+    (job(expires=60), "option 'expires' is unknown; a run does not expire; .*misfire_grace"),
+    (job(zzz=1), "is unknown; a job has at, backoff, .*; a schedule also anchor, .*timezone"),
     (lambda app: app.job("two words")(work), "job name 'two words' is not a valid name"),
     (lambda app: app.job("good")(work), "job 'good' is defined twice; give one of", rota.Conflict),
     (
@@ -158,6 +163,16 @@ def test_a_bad_enqueue_is_refused_and_leaves_nothing(driven: Driven) -> None:
     assert app.control.runs() == []
     assert [queue["name"] for queue in app.control.queues()] == ["default"]
     assert app.enqueue("good", {"x": deep(62), "y": "z" * 200_000}).created
+
+
+def test_arguments_by_position_are_refused_with_their_names(driven: Driven) -> None:
+    good: Any = driven.app.job("good")(work)
+    message = r"^job 'good': arguments are given by keyword: work\.enqueue\(n=…\)$"
+    with pytest.raises(TypeError, match=message):
+        good.enqueue(1)
+    with pytest.raises(TypeError, match=message):
+        asyncio.run(good.aenqueue(1))
+    assert driven.app.control.runs() == []
 
 
 def test_a_schedule_that_cannot_be_saved_is_named_and_not_kept(app: rota.Rota) -> None:

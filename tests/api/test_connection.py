@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 import rota
@@ -194,6 +197,58 @@ def test_a_connection_of_another_product_is_refused(note: Any) -> None:
     with closing(sqlite3.connect(":memory:")) as wrong, pytest.raises(rota.WrongConnection) as told:
         note.enqueue(n=1, connection=wrong)
     assert "cannot carry an enqueue into a PostgreSQL store; pass a psycopg 3" in str(told.value)
+
+
+BY_SQL = """SELECT rota.enqueue('job', '{"argument": 1}')"""
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_asynchronous_connections_are_told_the_way_that_works_on_them(
+    note: Any, database: str
+) -> None:
+    async def refusals() -> list[str]:
+        engine = create_async_engine(database.replace("postgresql:", "postgresql+psycopg:", 1))
+        said = []
+
+        def enqueue(connection: object) -> None:
+            with pytest.raises(rota.WrongConnection) as told:
+                note.enqueue(n=1, connection=connection)
+            said.append(str(told.value))
+
+        try:
+            async with AsyncSession(engine) as session, engine.connect() as connection:
+                enqueue(session)
+                enqueue(connection)
+                raw = await connection.get_raw_connection()
+                enqueue(raw.driver_connection)
+                await session.run_sync(enqueue)
+                await session.execute(sqlalchemy.text("SELECT rota.enqueue('note', '{\"n\": 7}')"))
+                await session.commit()
+        finally:
+            await engine.dispose()
+        return said
+
+    said = asyncio.run(refusals())
+    assert [one.partition(";")[0] for one in said] == [
+        "an AsyncSession is asynchronous",
+        "an AsyncConnection is asynchronous",
+        "an AsyncConnection is asynchronous",
+        "an AsyncConnection is asynchronous",
+    ]
+    assert all(BY_SQL in one for one in said)
+    assert [json.loads(run.args) for run in note.app.control.runs()] == [{"n": 7}]
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_another_driver_is_told_both_ways(note: Any) -> None:
+    class Connection:
+        __module__ = "psycopg2.extensions"
+
+    for made in (Connection(), object()):
+        with pytest.raises(rota.WrongConnection) as told:
+            note.enqueue(n=1, connection=made)
+        assert "postgresql+psycopg://; or enqueue by SQL on it" in str(told.value)
+        assert BY_SQL in str(told.value)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

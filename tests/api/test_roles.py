@@ -13,7 +13,7 @@ import pytest
 from psycopg import errors
 
 import rota
-from rota.errors import Invalid
+from rota.errors import Invalid, StorageError
 from rota.model.views import VIEWS
 from rota.storage.postgres import engine
 from rota.storage.statements import load_migrations
@@ -122,6 +122,41 @@ def test_nobody_may_do_anything(place: Place, app: rota.Rota) -> None:
         refused(nobody, *private(schema), *functions(schema))
         refused(nobody, *(f"SELECT * FROM {schema}.{view}" for view in VIEWS))
         refused(nobody, f"INSERT INTO {schema}.control (statement) VALUES ('SHOW JOBS')")
+
+
+def test_who_lacks_a_privilege_is_told_which_role_has_it(place: Place, app: rota.Rota) -> None:
+    app.load()
+    way = f'GRANT {place.schema}_worker TO "{place.login(None)}" (`rota migrate --roles` makes'
+    stranger = rota.Rota(place.url_of(None), schema=place.schema)
+    with pytest.raises(StorageError) as told:
+        stranger.enqueue("work", {"note": "x"})
+    assert way in str(told.value)
+    stranger.close()
+    with psycopg.connect(place.url_of(None)) as theirs, pytest.raises(StorageError) as told:
+        app.enqueue("work", {"note": "x"}, connection=theirs)
+    assert way in str(told.value)
+
+
+def test_who_may_not_make_roles_is_told_how(place: Place) -> None:
+    owner = f"{place.schema}_owner"
+    with psycopg.connect(place.url, autocommit=True) as admin:
+        database = admin.info.dbname
+        admin.execute(f"CREATE ROLE \"{owner}\" LOGIN PASSWORD '{place.password}'")
+        admin.execute(f'GRANT CREATE ON DATABASE "{database}" TO "{owner}"')
+        try:
+            parts = urlsplit(place.url)
+            who = f"{owner}:{quote(place.password)}@{parts.netloc.rpartition('@')[2]}"
+            store = open_store(parts._replace(netloc=who).geturl(), schema=f"{place.schema}_x")
+            store.migrate()
+            with pytest.raises(StorageError) as told:
+                store.grant_roles()
+            store.close()
+        finally:
+            admin.execute(f'DROP OWNED BY "{owner}" CASCADE')
+            admin.execute(f'DROP ROLE "{owner}"')
+    assert f"role {owner!r} lacks a privilege" in str(told.value)
+    assert "CREATEROLE" in str(told.value)
+    assert "`rota migrate --roles --plan`" in str(told.value)
 
 
 def test_a_viewer_reads_the_views_and_nothing_else(place: Place, app: rota.Rota) -> None:

@@ -148,9 +148,13 @@ def test_people_see_the_fix(patient: Patient) -> None:
 
 def test_work_without_a_worker(patient: Patient) -> None:
     assert patient.worse("workers")["status"] == "warning"
+    patient.plant(put_schedule)
+    found = patient.worse("workers")
+    assert found["says"] == "none is alive; nothing waits now, and schedules will make runs"
     patient.plant(enqueue)
     found = patient.worse("workers")
     assert (found["status"], found["fix"]) == ("problem", "rota up [MODULE:APP]")
+    assert found["says"] == "none is alive, and 1 run waits"
 
 
 def test_a_worker_that_went_away(patient: Patient) -> None:
@@ -285,6 +289,7 @@ def test_a_job_that_no_worker_knows(patient: Patient) -> None:
     patient.plant(put_schedule)
     found = patient.worse("jobs")
     assert (found["status"], "no live worker knows job" in found["says"]) == ("problem", True)
+    assert found["fix"].endswith("or drop what is not wanted any more: rota drop often")
 
 
 def test_a_broken_schedule(patient: Patient) -> None:
@@ -318,6 +323,16 @@ def test_an_address_without_a_token(patient: Patient, monkeypatch: pytest.Monkey
     assert "there is no token: it will not start" in found["says"]
     assert patient.cli(*found["fix"].split(", ")[0].split()[1:]).code == 0  # the fix works
     assert [one["status"] for one in patient.findings("address")] == ["ok"]
+
+
+def test_an_address_without_tls(sqlite: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sqlite.findings("tls") == []
+    monkeypatch.setenv("ROTA_HOST", "0.0.0.0")
+    found = sqlite.worse("tls")
+    assert (found["status"], "unencrypted" in found["says"]) == ("warning", True)
+    assert "behind a proxy with TLS, or set tls_certificate" in found["fix"]
+    monkeypatch.setenv("ROTA_TLS_CERTIFICATE", "here.pem")
+    assert [one["status"] for one in sqlite.findings("tls")] == ["ok"]
 
 
 # SQLite and its files

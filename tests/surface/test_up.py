@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from textwrap import dedent
 
@@ -233,11 +234,42 @@ def test_without_an_app_it_fires_and_says_who_works(folder: Path, cli: Cli) -> N
     assert not Path("rota.db").exists()
 
 
+def test_a_lost_attempt_is_told_once(cli: Cli) -> None:
+    app = rota.Rota("sqlite:///rota.db")
+    app.job("slow")(lambda: None)
+    app.enqueue("slow")
+    lease = timedelta(milliseconds=20)
+    assert app.storage.claim("gone", queues=(), jobs=["slow"], limit=1, lease=lease)
+    app.close()
+    up = Up("--only", "scheduler,worker")
+    line = up.wait_for("its worker was lost")
+    up.stop()
+    assert line.split("  ")[-2] == "attempt 1: its worker was lost", line
+
+
+def test_what_listens_for_others_says_so_and_that_it_is_not_encrypted(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("migrate").code == 0
+    assert cli("token", "create", "ci").code == 0
+    up = Up("--host", "0.0.0.0", "--port", "0")
+    up.wait_for("host 0.0.0.0: others can reach it", "unencrypted", "tls_certificate")
+    assert up.process.stdout is not None
+    line = next(line for line in up.process.stdout if line.strip().startswith("web"))
+    port = line.rpartition(":")[2].strip()
+    assert f"listens on 0.0.0.0, port {port}; from here http://127.0.0.1:{port}" in line
+    code, _ = up.stop()
+    assert code == 0
+    assert len([line for line in up.lines if "unencrypted" in line]) == 1
+
+
 def test_the_screen_names_commands_that_work(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    def screen(usual: str, processes: int = 1) -> str:
+        say_screen(app, describe(app, "shop:app", ("worker",)), usual, processes)
+        return capsys.readouterr().out
+
     def look(usual: str) -> list[str]:
-        say_screen(app, describe(app, "shop:app", ("worker",)), usual)
-        told = capsys.readouterr().out.splitlines()
-        return [line.strip() for line in told if "rota runs" in line]
+        return [line.strip() for line in screen(usual).splitlines() if "rota runs" in line]
 
     app = rota.Rota("sqlite:///other.db")
     app.load()
@@ -245,7 +277,11 @@ def test_the_screen_names_commands_that_work(cli: Cli, capsys: pytest.CaptureFix
     assert look("sqlite:///rota.db") == ["look       rota runs --database sqlite:///other.db"]
     secret = "postgresql://me:geheim@db/shop"
     app.settings = replace(app.settings, database=secret)
-    assert "(with ROTA_DATABASE set" in look(secret)[0]
+    assert "ROTA_DATABASE" not in screen(secret)
+    told = screen("sqlite:///rota.db")
+    assert (told.count("(with ROTA_DATABASE set"), "geheim" in told) == (1, False)
+    assert "  10 slots, all queues\n" in told
+    assert "  2 \N{MULTIPLICATION SIGN} 10 slots, all queues\n" in screen(secret, 2)
     assert describe(app, None, ())["database"] == "postgresql://me:[redacted]@db/shop"
     app.close()
 

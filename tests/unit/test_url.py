@@ -7,6 +7,7 @@ import pytest
 from rota.config import make_settings
 from rota.errors import Invalid
 from rota.model.url import check_url
+from rota.storage.store import open_store
 
 PASSWORDS = ["zq@xvkj", "zq@xv/kj", "zq/xvkj", "z@q/x#kj", "zq:x/vkj", "zq#x/v?kj", "12/34@xvkj"]
 
@@ -40,3 +41,12 @@ def test_a_password_that_is_not_encoded_is_refused_without_a_word_of_it(
 )
 def test_what_can_be_understood_is_taken(url: str) -> None:
     check_url(url, "the database URL")
+
+
+def test_a_driver_in_the_scheme_is_to_be_left_out() -> None:
+    for call in (
+        lambda: open_store("postgresql+psycopg://me@db/shop"),
+        lambda: make_settings({"targets": {"books": "postgresql+psycopg://me@db/shop"}}),
+    ):
+        with pytest.raises(Invalid, match=r"leave out '\+psycopg'"):
+            call()

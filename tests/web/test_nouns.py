@@ -184,6 +184,28 @@ def test_schedules_come_with_what_became_of_their_last_occurrences(
         assert {one["recent"] for one in plain} == {None}
 
 
+def test_a_body_of_which_nothing_is_needed_may_be_left_out(client: httpx.Client) -> None:
+    made = ok(client.post(f"{V1}/jobs/chatty/runs"), 201)
+    ended(client, made["id"])
+    assert ok(client.post(f"{V1}/runs/{made['id']}/redo"))["redo"] == 1
+    ok(client.post(f"{V1}/queues/talk/pause"))
+    assert problem(client.post(f"{V1}/runs/cancel")) == (422, "invalid")
+    assert problem(client.post(f"{V1}/runs/{made['id']}/redo", content="no")) == (422, "invalid")
+    paths = ok(client.get(f"{V1}/openapi.json"))["paths"]
+    bodies = {
+        (method, path.removeprefix(V1)): told["requestBody"]
+        for path, methods in paths.items()
+        for method, told in methods.items()
+        if "requestBody" in told
+    }
+    for path, needed in {
+        "/runs/{run}/redo": False, "/jobs/{job}/runs": False, "/runs/redo": True, "/sql": True,
+    }.items():  # fmt: skip
+        assert bodies["post", path].get("required", False) is needed, path
+        (shape,) = bodies["post", path]["content"].values()
+        assert set(shape["schema"]) == {"$ref"}
+
+
 def test_dead_runs_are_grouped_and_redone_together(client: httpx.Client) -> None:
     runs = [
         ok(client.post(f"{V1}/jobs/broken/runs", json={"args": {"number": number}}), 201)["id"]

@@ -620,3 +620,4 @@ def test_tokens_are_made_listed_and_revoked_by_the_command(cli: Cli) -> None:  #
         ["create", "x", "--expires", "1000000d"], ["create", "no/such name"], ["revoke", "nobody"],
     ):  # fmt: skip
         assert cli("token", *wrong).code == 2
+    assert "use 90d or 2027-" in cli("token", "create", "x", "--expires", "soon").err

@@ -13,7 +13,7 @@ from rota.cli.output import note, one_line, paint, say_json, say_painted
 from rota.cli.store import reading, settings_of
 from rota.config import Settings
 from rota.errors import RotaError
-from rota.flow.doctor_files import check_folder, check_secret_file, check_targets
+from rota.flow.doctor_files import check_folder, check_secret_file, check_targets, check_tls
 from rota.flow.findings import OK as WELL
 from rota.flow.findings import PROBLEM, WARNING, Finding, ok, problem
 from rota.model.redact import redact_text
@@ -56,6 +56,7 @@ def _around(settings: Settings, where: Where) -> Iterator[Finding]:
         yield from check_secret_file("settings", file, "the password of the database")
     yield from check_secret_file("token", TOKEN, "the token of an admin")
     yield from check_targets(settings.targets)
+    yield from check_tls(settings.host, settings.tls_certificate)
     yield from check_folder(settings.jobs_folder, named=settings.jobs_dir is not None)
 
 

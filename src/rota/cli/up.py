@@ -112,7 +112,7 @@ def up(
             parts, web = _prepare_web(app, parts, only)
         if not quiet:
             RunLines(app)
-            _introduce(app, address, parts, where, usual, web)
+            _introduce(app, address, parts, where, usual, web, processes)
         telling = Telling(app.counters) if sibling else None
         if sibling:
             end_with_parent()
@@ -226,12 +226,13 @@ def _introduce(
     where: Where,
     usual: str | None,
     web: str | None,
+    processes: int,
 ) -> None:
     told = describe(app, address, parts, web)
     if where.json:
         say_json(told)
     else:
-        say_screen(app, told, usual)
+        say_screen(app, told, usual, processes)
     sys.stdout.flush()
 
 

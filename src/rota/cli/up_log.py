@@ -118,8 +118,11 @@ class RunLines:
     def _ended_badly(self, how: str, words: str) -> Listener:
         def ended(event: RunEvent) -> None:
             error = error_line(redact_text(event.error or ""), limit=300)
-            told = f"attempt {event.attempt} {words}{_duration(event)}"
+            which = f"attempt {event.attempt}"
+            told = f"{which} {words}{_duration(event)}"
             text = f"{told}: {error}" if error else told
+            if how == "lost" and error:  # which says so itself
+                text = f"{which}: {error.removeprefix(f'{which}: ')}"
             _say(f"attempt.{how}", event, text, colour="yellow")
 
         return ended

@@ -10,6 +10,7 @@ from rota.cli.lists import is_alive
 from rota.cli.output import clean, paint, say_painted
 from rota.cli.times import when, zone_name
 from rota.config import Settings
+from rota.flow.doctor import is_loopback
 from rota.flow.service import WEB
 from rota.model.duration import format_duration
 from rota.model.redact import redact_text
@@ -43,7 +44,7 @@ def describe(
     }
 
 
-def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
+def say_screen(app: Rota, told: dict[str, Any], usual: str | None, processes: int = 1) -> None:
     """`usual` is the store that other commands find without being told."""
     lines = [
         ("store", [told["database"], *_others_words(told)]),
@@ -53,7 +54,7 @@ def say_screen(app: Rota, told: dict[str, Any], usual: str | None) -> None:
         ("problems", _problems(told)),
         ("schedules", _schedules(app, app.control.schedules()) or ["none yet"]),
         ("scheduler", [_scheduler(app.settings, told)]),
-        ("worker", [_worker(app.settings, told)]),
+        ("worker", [_worker(app.settings, told, processes)]),
         ("web", _web_words(app.settings, told)),
         ("stop", [_stop(app.settings)]),
         ("look", _look(app, told, usual)),
@@ -142,11 +143,12 @@ def _scheduler(settings: Settings, told: dict[str, Any]) -> str:
     return "on" if settings.scheduler.enabled else "off by the setting scheduler.enabled"
 
 
-def _worker(settings: Settings, told: dict[str, Any]) -> str:
+def _worker(settings: Settings, told: dict[str, Any], processes: int) -> str:
     if "worker" not in told["parts"]:
         return "not here (--only)"
     queues = f"queues {', '.join(settings.queues)}" if settings.queues else "all queues"
-    return f"{settings.slots} slots, {queues}"
+    times = f"{processes} \N{MULTIPLICATION SIGN} " if processes > 1 else ""
+    return f"{times}{settings.slots} slots, {queues}"
 
 
 def _stop(settings: Settings) -> str:
@@ -173,15 +175,18 @@ def _web_words(settings: Settings, told: dict[str, Any]) -> list[str]:
         how = "any browser on this machine may operate (--open-local)"
     elif file is not None:
         how = f"this machine may look; to operate, show the token in {file}"
-    return [url, how, *([note] if note else [])]
+    where = url
+    if not is_loopback(settings.host):
+        where = f"listens on {settings.host}, port {url.rpartition(':')[2]}; from here {url}"
+    return [where, how, *([note] if note else [])]
 
 
 def _look(app: Rota, told: dict[str, Any], usual: str | None) -> list[str]:
     """Commands that work as they stand, in another terminal in the same folder."""
-    store = ""
-    if app.settings.database != told["database"]:
-        store = "  (with ROTA_DATABASE set: its password does not belong on a screen)"
-    elif app.settings.database != usual:
+    store, first = "", ""
+    if app.settings.database != usual:
         store = f" --database {told['database']}"
+        if app.settings.database != told["database"]:
+            store, first = "", "  (with ROTA_DATABASE set: its password is not for a screen)"
     names = ["runs", "schedules", *(f"show {job}" for job in told["jobs"][:1])]
-    return [f"rota {name}{store}" for name in names]
+    return [f"rota {names[0]}{store}{first}", *(f"rota {name}{store}" for name in names[1:])]

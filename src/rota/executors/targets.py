@@ -13,6 +13,7 @@ from typing import Any
 
 from rota.duckdb_instances import open_instance, path_from_url
 from rota.errors import Invalid, MissingExtra, Unknown
+from rota.model.url import leave_out
 
 STORE = "store"
 KINDS = {
@@ -69,7 +70,10 @@ def kind_of(url: str, what: str = "target") -> str:
     if scheme not in KINDS:
         # Only the scheme is repeated: the rest may hold a password.
         shown = f" {scheme!r}" if "://" in url else ""
-        raise Invalid(f"{what}{shown} is unknown; use sqlite://, postgresql:// or duckdb://")
+        raise Invalid(
+            f"{what}{shown} is unknown; use sqlite://, postgresql:// or duckdb://"
+            f"{leave_out(scheme)}"
+        )
     return KINDS[scheme]
 
 

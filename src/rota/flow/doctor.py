@@ -105,13 +105,19 @@ def check_dispatch(seen: Look) -> Iterator[Finding]:
 
 def check_workers(seen: Look) -> Iterator[Finding]:
     lost = len(seen.workers) - len(seen.live)
-    waits = any(queue["queued"] for queue in seen.queues) or any(
-        schedule.status == "ACTIVE" for schedule in seen.schedules
-    )
+    waits = sum(queue["queued"] for queue in seen.queues)
+    active = any(schedule.status == "ACTIVE" for schedule in seen.schedules)
     if seen.live:
         yield ok("workers", f"{len(seen.live)} alive, {sum(w['slots'] for w in seen.live)} slots")
     elif waits:
-        yield problem("workers", "none is alive, and there is work to do", "rota up [MODULE:APP]")
+        told = "1 run waits" if waits == 1 else f"{waits:,} runs wait"
+        yield problem("workers", f"none is alive, and {told}", "rota up [MODULE:APP]")
+    elif active:
+        yield problem(
+            "workers",
+            "none is alive; nothing waits now, and schedules will make runs",
+            "rota up [MODULE:APP]",
+        )
     else:
         yield warning("workers", "none is alive", "rota up [MODULE:APP]")
     if lost:
@@ -271,12 +277,13 @@ def check_jobs(seen: Look) -> Iterator[Finding]:
     yield from _left_behind(seen, {job.name for job in retired if job.source == "file"})
     known = {name for worker in seen.live for name in worker["jobs"]}
     unknown = [job.name for job in seen.jobs if job.enabled and job.name not in known]
-    scheduled = {one.job for one in seen.schedules if one.status == "ACTIVE"}
-    if seen.live and (missing := [name for name in unknown if name in scheduled]):
+    active = [one for one in seen.schedules if one.status == "ACTIVE" and one.job in unknown]
+    if seen.live and (missing := {one.job for one in active}):
         yield problem(
             "jobs",
             f"no live worker knows {_names(missing)}, and schedules make runs of them",
-            "start the app or the folder that has them: rota up MODULE:APP",
+            "start the app or the folder that has them: rota up MODULE:APP; or drop what is not "
+            f"wanted any more: rota drop {' '.join(sorted(one.name for one in active)[:1])}",
         )
     elif seen.live and unknown:
         yield warning(
@@ -338,7 +345,7 @@ def check_home(seen: Look) -> Iterator[Finding]:
 
 
 def check_web(seen: Look) -> Iterator[Finding]:
-    if _is_loopback(seen.host):
+    if is_loopback(seen.host):
         yield ok("address", f"{seen.host}: this machine only")
     elif not seen.has_token:
         yield problem(
@@ -378,7 +385,7 @@ def _all(page: Callable[[str], list[Any]]) -> list[Any]:
     return found
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

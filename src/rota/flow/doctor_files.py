@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from rota.flow.doctor import is_loopback
 from rota.flow.findings import Finding, ok, problem, warning
 
 OTHERS = 0o077
 DRIVERS = {"postgresql": "psycopg", "postgres": "psycopg", "duckdb": "duckdb"}
+IN_CLEAR = "others can reach it, and tokens travel unencrypted"
+ENCRYPT = "put it behind a proxy with TLS, or set tls_certificate (rota up --tls-certificate FILE)"
 EXTRAS = {"psycopg": "postgres", "duckdb": "duckdb"}
 
 
@@ -55,6 +58,15 @@ def check_targets(targets: Mapping[str, str]) -> Iterator[Finding]:
             )
     if targets and not bad:
         yield ok("targets", ", ".join(targets))
+
+
+def check_tls(host: str, certificate: str | None) -> Iterator[Finding]:
+    """Where the API listens beyond this machine."""
+    if not is_loopback(host):
+        if certificate is None:
+            yield warning("tls", f"host {host}: {IN_CLEAR}", ENCRYPT)
+        else:
+            yield ok("tls", f"host {host}: with the certificate {certificate}")
 
 
 def check_folder(folder: Path, *, named: bool) -> Iterator[Finding]:

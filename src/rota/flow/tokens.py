@@ -64,7 +64,13 @@ class TokenControl:
         try:
             expires_at = now + parse_duration(expires, "expires")
         except (Invalid, OverflowError):
-            expires_at = parse_instant(expires, "expires")
+            try:
+                expires_at = parse_instant(expires, "expires")
+            except Invalid:
+                raise Invalid(
+                    f"expires {expires!r} is neither a duration nor an instant; use 90d or "
+                    "2027-01-31T00:00:00Z"
+                ) from None
         if not now < expires_at <= now + LONGEST_EXPIRY:
             raise Invalid(
                 f"expires {expires!r} must be later than now and within ten years, "

@@ -19,6 +19,13 @@ from rota.model.schedule import DEFINITION, Schedule
 
 TIMINGS = ("schedule", "every", "at")
 SCHEDULE_OPTIONS = frozenset(DEFINITION) - {"name", "job", "kind", "expr"}
+# What other tools call it, and what they have that Rota has not.
+_MEANT = {"cron": "schedule", "crontab": "schedule", "interval": "every", "retries": "max_attempts"}
+_NOTES = {
+    "rate_limit": "Rota has no rate limit; concurrency_limit bounds how many run at once",
+    "expires": "a run does not expire; of a schedule, misfire_grace says how late one may begin",
+}
+_CLOSE = 0.75  # a word that is less alike means something else
 RETRY_OPTIONS = ("max_attempts", "backoff", "delay", "max_delay", "retry_jitter")
 
 
@@ -63,11 +70,24 @@ def make_schedule(
 def refuse_unknown(
     told: Iterable[str], known: Collection[str], also: Collection[str] = frozenset()
 ) -> None:
+    """`also` are names that are known, and told elsewhere: those of the job beside a schedule's."""
     for name in told:
         if name not in known:
-            close = get_close_matches(name, {*known, *also}, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(sorted(known))}"
-            raise Invalid(f"option {name!r} is unknown; {hint}")
+            raise Invalid(f"option {name!r} is unknown; {_hint(name, known, also)}")
+
+
+def _hint(name: str, known: Collection[str], also: Collection[str]) -> str:
+    names = {*known, *also}
+    close = [_MEANT[name]] if _MEANT.get(name) in names else []
+    close = close or get_close_matches(name, names, n=1, cutoff=_CLOSE)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if also and name in _NOTES:
+        return _NOTES[name]
+    if not also:
+        return f"use {', '.join(sorted(known))}"
+    only = sorted(set(known) - set(also))
+    return f"a job has {', '.join(sorted(also))}; a schedule also {', '.join(only)}"
 
 
 @contextmanager

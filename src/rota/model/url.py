@@ -28,3 +28,9 @@ def check_url(url: str, what: str) -> None:
     ports = [host.rpartition("]")[2].partition(":")[2] for host in hosts]
     if "@" in place or not all(_PORT.fullmatch(port) for port in ports):
         raise Invalid(f"{what} cannot be understood; {ENCODE}")
+
+
+def leave_out(scheme: str) -> str:
+    """What to do about `postgresql+psycopg`, as SQLAlchemy names a database and its driver."""
+    driver = scheme.partition("+")[2]
+    return f" (leave out '+{driver}')" if driver else ""

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
 from rota.model.result import Result
+from rota.model.url import leave_out
 from rota.model.views import VIEWS_LISTED, names_no_view, unknown_column, views_in
 from rota.storage.engine import Clock, Engine, Probe
 from rota.storage.scripts.answer import AnswerScript
@@ -173,7 +174,10 @@ def open_store(
             # As SQLAlchemy and JDBC write it; the engine is the same.
             plain = scheme.lower().removeprefix("jdbc:").partition("+")[0]
             if plain in ("sqlite", "postgresql", "postgres", "duckdb"):
-                raise Invalid(f"database {shown!r} is unknown; begin its URL with {plain}://")
+                raise Invalid(
+                    f"database {shown!r} is unknown; begin its URL with {plain}://"
+                    f"{leave_out(scheme)}"
+                )
             raise Invalid(
                 f"database {shown!r} is unknown; use sqlite:///rota.db or "
                 "postgresql://user@host/name or duckdb:///warehouse.duckdb"

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import anyio.to_thread
 import msgspec
 from anyio import CapacityLimiter
-from fastapi import Depends, FastAPI, Request
+from fastapi import Body, Depends, FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
@@ -27,6 +27,7 @@ from rota.model.roles import covers
 from rota.web.guard import ADMIT, STREAM, check_origin
 from rota.web.problems import Refused
 from rota.web.roles import PUBLIC, ROLES
+from rota.web.shapes import Asking
 from rota.web.who import LOCAL, NOBODY, SAFE_METHODS, Doorkeeper, Who, check_csrf, no_token
 
 API = "/api/v1"
@@ -133,7 +134,29 @@ def in_thread(function: Callable[..., Any], *, status: int = 200) -> Callable[..
             functools.partial(answer, **told), abandon_on_cancel=True
         )
 
+    endpoint.__signature__ = _signature(function)  # type: ignore[attr-defined]
     return endpoint
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """What the framework reads. A body of which nothing is needed may be left out."""
+    found = inspect.signature(function, eval_str=True)
+    named = [one.replace(kind=one.KEYWORD_ONLY) for one in found.parameters.values()]
+    return found.replace(
+        parameters=[
+            one.replace(default=Body(default_factory=one.annotation)) if _is_spare(one) else one
+            for one in named
+        ]
+    )
+
+
+def _is_spare(parameter: inspect.Parameter) -> bool:
+    shape = parameter.annotation
+    return (
+        isinstance(shape, type)
+        and issubclass(shape, Asking)
+        and not any(field.is_required() for field in shape.model_fields.values())
+    )
 
 
 def to_response(value: Any, status: int = 200) -> Response:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rota.app import Rota
 from rota.config import PORT, Settings
 from rota.errors import Conflict, Invalid, MissingExtra
+from rota.flow.doctor_files import ENCRYPT, IN_CLEAR
 from rota.web.first_token import TOKEN_FILE, ensure_token
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Web:
         if public and not self._app.storage.tokens_there()[1]:
             self.refuse_others()
         self._socket = self._bind(settings)
+        if public and settings.tls_certificate is None:
+            log.warning("host %s: %s; %s", settings.host, IN_CLEAR, ENCRYPT)
         if not public:
             self.token_file = ensure_token(self._app, Path(TOKEN_FILE))
 

@@ -10,30 +10,41 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from rota.errors import WrongConnection
 
-_HOW = "pass a psycopg 3 connection, or a SQLAlchemy one over postgresql+psycopg://"
 
-
-def raw_connection(connection: Any) -> psycopg.Connection[Any]:
+def raw_connection(connection: Any, schema: str) -> psycopg.Connection[Any]:
     """The psycopg connection inside a SQLAlchemy one, or the connection itself."""
     raw = connection
+    enqueue = f"""SELECT {schema}.enqueue('job', '{{"argument": 1}}')"""
+    how = (
+        "pass a psycopg 3 connection, or a SQLAlchemy one over postgresql+psycopg://; or enqueue "
+        f"by SQL on it, as every driver can: {enqueue}"
+    )
+    by_sql = f"enqueue by SQL on it, and it commits with the rest: {enqueue}"
     if not isinstance(raw, psycopg.Connection):
-        found = getattr(raw, "connection", None)
-        if iscoroutinefunction(found):
-            raise WrongConnection(f"a {type(connection).__name__} is asynchronous; {_HOW}")
+        # SQLAlchemy's AsyncConnection refuses to be asked for its `connection`.
+        found = None if hasattr(raw, "sync_connection") else getattr(raw, "connection", None)
+        if hasattr(raw, "sync_connection") or iscoroutinefunction(found):
+            called = type(connection).__name__
+            raise WrongConnection(f"{_article(called)} {called} is asynchronous; {by_sql}")
         if found is not None:
             # An ORM Session has a method, a SQLAlchemy Connection an attribute, and both end in
             # the wrapper of a pool.
             raw = found().connection if callable(found) else found
         raw = getattr(raw, "driver_connection", raw)
     if isinstance(raw, psycopg.AsyncConnection):
-        raise WrongConnection(f"an AsyncConnection cannot carry an enqueue; {_HOW}")
+        raise WrongConnection(f"an AsyncConnection is asynchronous; {by_sql}")
     if type(raw).__module__.startswith("psycopg2"):
-        raise WrongConnection(f"a psycopg2 connection cannot carry an enqueue; {_HOW}")
+        raise WrongConnection(f"a psycopg2 connection cannot carry an enqueue; {how}")
     if not isinstance(raw, psycopg.Connection):
+        called = type(connection).__name__
         raise WrongConnection(
-            f"a {type(connection).__name__} cannot carry an enqueue into a PostgreSQL store; {_HOW}"
+            f"{_article(called)} {called} cannot carry an enqueue into a PostgreSQL store; {how}"
         )
     return raw
+
+
+def _article(called: str) -> str:
+    return "an" if called[:1] in "AEIOUaeiou" else "a"
 
 
 def check_transaction(connection: psycopg.Connection[Any]) -> None:

@@ -176,7 +176,7 @@ class PostgresEngine:
     def _raise_uncertain(self, connection: Session, fault: psycopg.Error) -> None:
         """Without an answer to a commit nobody knows; the caller must read to find out."""
         if connection.broken:
-            lost = translate(fault, self.address.shown, self.address.role)
+            lost = translate(fault, self.address.shown, self.address.role, self.schema)
             if isinstance(lost, Unavailable):
                 lost.maybe_committed = True
             raise lost from fault
@@ -205,7 +205,7 @@ class PostgresEngine:
         try:
             yield
         except psycopg.Error as fault:
-            raise translate(fault, self.address.shown, self.address.role) from fault
+            raise translate(fault, self.address.shown, self.address.role, self.schema) from fault
 
     def select(self, sql: str, *, limit: int, seconds: float) -> Result:
         return select(self.address, sql, schema=self.schema, limit=limit, seconds=seconds)
@@ -229,7 +229,7 @@ class PostgresEngine:
         self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True
     ) -> T:
         """Serialization failures and deadlocks stay psycopg's: the caller's retry knows them."""
-        raw = raw_connection(connection)
+        raw = raw_connection(connection, self.schema)
         check_transaction(raw)
         mine = self._installed()
         transaction = self._transaction("enqueue_on", raw)
@@ -243,7 +243,7 @@ class PostgresEngine:
         except psycopg.Error as fault:
             if fault.sqlstate in REPEATABLE:
                 raise
-            raise translate(fault, self.address.shown, raw.info.user) from fault
+            raise translate(fault, self.address.shown, raw.info.user, self.schema) from fault
         self._ours.add(raw)
         return answer
 
@@ -255,7 +255,7 @@ class PostgresEngine:
     def _same_store(self, transaction: PostgresTransaction, mine: str) -> None:
         try:
             known = transaction.meta()
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
+        except psycopg.errors.UndefinedTable:
             known = {}
         if known.get("installation") != mine:
             raise WrongConnection(

@@ -10,12 +10,12 @@ from rota.errors import ReadOnly, RotaError, StorageError, Unavailable, WrongSch
 REPEATABLE = frozenset({"40001", "40P01"})
 
 _AWAY = "check that the server runs and can be reached"
-_GRANT = (
-    "run Rota as the owner of its schemas, or grant the role USAGE on them and ALL on their tables "
-    "and sequences"
-)
 _GRANT_CREATE = (
     "grant the role CREATE on the database, or let somebody who may create the schemas for it"
+)
+_CREATE_ROLE = (
+    "roles are made by a login with CREATEROLE: ALTER ROLE … CREATEROLE, or let somebody who has "
+    "it run the SQL of `rota migrate --roles --plan`"
 )
 _UNAVAILABLE = {
     "53100": "the server's disk is full; free some space",
@@ -46,7 +46,7 @@ _NO_CONNECTION = {
 }
 
 
-def translate(fault: psycopg.Error, address: str, role: str) -> RotaError:
+def translate(fault: psycopg.Error, address: str, role: str, schema: str = "rota") -> RotaError:
     """`address` names host and database, never the password."""
     code, text = fault.sqlstate or "", _said(fault)
     if code in _UNAVAILABLE:
@@ -59,11 +59,22 @@ def translate(fault: psycopg.Error, address: str, role: str) -> RotaError:
         case "3F000" | "42P01" | "42703" | "42883":
             return WrongSchema(f"{address} holds no Rota store ({text}); run `rota migrate`")
         case "42501":
-            way = _GRANT_CREATE if "for database" in text else _GRANT
+            way = _privilege(text, role, schema)
             return StorageError(f"{address}: role {role!r} lacks a privilege ({text}); {way}")
     if code.startswith("08") or (not code and isinstance(fault, psycopg.OperationalError)):
         return Unavailable(f"{address} does not answer ({text}); {_hint(text)}")
     return StorageError(f"{address}: {text}")
+
+
+def _privilege(text: str, role: str, schema: str) -> str:
+    if "for database" in text:
+        return _GRANT_CREATE
+    if "create role" in text or "grant role" in text:
+        return _CREATE_ROLE
+    return (
+        f'GRANT {schema}_worker TO "{role}" (`rota migrate --roles` makes that role), or run Rota '
+        "as the owner of its schemas"
+    )
 
 
 def _hint(text: str) -> str:
