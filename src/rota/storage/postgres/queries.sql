@@ -1784,8 +1784,10 @@ SELECT occurrence, created_at, due_at, started_at
  WHERE occurrence IS NOT NULL AND retry_of IS NULL;
 
 -- name: durations_of_schedule
+-- Asked for as a span and in the order of its index: else a plan may walk all runs from the newest.
 SELECT id::text, state, occurrence, due_at, started_at, finished_at, attempt
-  FROM {prefix}runs WHERE schedule_id = :schedule_id ORDER BY seq DESC LIMIT :limit;
+  FROM {prefix}runs WHERE schedule_id BETWEEN :schedule_id AND :schedule_id
+ ORDER BY schedule_id DESC, seq DESC LIMIT :limit;
 
 -- name: find_schedules
 -- The key is a number in every order, so that a page begins after the last one's (key, name).
