@@ -60,8 +60,8 @@ ABOVE = [
         "drain, 1 process, runs/s",
     ),
     (PAGE_OPERATIONS, "above {} of handlers", 20_000, PARTS, "drain, 1 process, runs/s"),
-    (PAGE_OPERATIONS, "| above {} |", 30_000, PARTS[:1], "drain, 2 processes, runs/s"),
-    (PAGE_OPERATIONS, "above {} a second on PostgreSQL", 80_000, PARTS[:1], BULK),
+    (PAGE_OPERATIONS, "| above {} |", 20_000, PARTS[:1], "drain, 2 processes, runs/s"),
+    (PAGE_OPERATIONS, "above {} a second on PostgreSQL", 60_000, PARTS[:1], BULK),
     (PAGE_OPERATIONS, "a second on PostgreSQL, {} on SQLite", 100_000, PARTS[1:], BULK),
 ]
 BELOW = [
