@@ -173,7 +173,8 @@ def _finish(results: Results) -> None:
 
 def _about(servers: Servers, rounds: int, size: Size) -> dict[str, str]:
     optimised = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
-    python = f"{platform.python_version()}, built {'with' if optimised else 'without'} PGO"
+    # A distribution may build with a profile of its own and say nothing of it here.
+    python = platform.python_version() + (", built with PGO" if optimised else "")
     return {
         "command": _command(),
         "when": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {_commit()}",

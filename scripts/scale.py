@@ -22,14 +22,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 from chromium import found as find_chromium
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from serving import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = 200
@@ -85,7 +85,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rota-scale-") as scratch:
         folder = Path(scratch)
         fill(folder, arguments.runs, arguments.schedules)
-        with serving(folder) as api, sync_playwright() as driver:
+        with serving(folder, "big:app") as api, sync_playwright() as driver:
             browser = driver.chromium.launch(
                 executable_path=path, args=["--headless=new", "--no-sandbox", "--disable-gpu"]
             )
@@ -152,31 +152,6 @@ def _run(number: int, runs: int, schedules: int, now: int, luck: random.Random) 
 
 def _job(number: int) -> str:
     return f"team{number % 20}/job{number % JOBS}"
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[httpx.Client]:
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{folder}"}
-    command = [sys.executable, "-m", "rota.cli", "up", "big:app", "--open-local", "--port", "0"]
-    log = folder / "up.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out)
-    try:
-        while not (url := re.search(r"http://127\.0\.0\.1:\d+", log.read_text("utf-8"))):
-            if process.poll() is not None:
-                sys.exit(log.read_text("utf-8"))
-            time.sleep(0.1)
-        token = (folder / ".rota/token").read_text("utf-8").strip()
-        with httpx.Client(
-            base_url=f"{url[0]}/api/v1",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=60,
-            transport=httpx.HTTPTransport(retries=10),
-        ) as api:
-            yield api
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def routes(api: httpx.Client) -> list[str]:

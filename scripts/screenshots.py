@@ -25,6 +25,7 @@ from typing import Any
 import httpx
 from chromium import found as find_chromium
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from serving import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build/screenshots"
@@ -83,25 +84,8 @@ def bakery() -> Iterator[httpx.Client]:
         for name in ("jobs.d", "startdb.d", "data", "out", "rota.toml"):
             source = ROOT / "examples" / name
             (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-        log = folder / "up.log"
-        command = [sys.executable, "-m", "rota.cli", "up", "demo:app", "--open-local"]
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [*command, "--port", "0"], cwd=folder, env=environment, stdout=out, stderr=out
-            )
-        try:
-            url = _wait(lambda: re.search(r"http://127\.0\.0\.1:\d+", log.read_text("utf-8")))
-            token = (folder / ".rota/token").read_text("utf-8").strip()
-            with httpx.Client(
-                base_url=f"{url[0]}/api/v1",
-                headers={"Authorization": f"Bearer {token}"},
-                timeout=30,
-                transport=httpx.HTTPTransport(retries=10),
-            ) as api:
-                yield api
-        finally:
-            process.terminate()
-            process.wait()
+        with serving(folder, "demo:app") as api:
+            yield api
 
 
 def liven(api: httpx.Client) -> dict[str, str]:

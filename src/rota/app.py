@@ -38,6 +38,7 @@ from rota.flow.counters import Counters
 from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener, Sources, ended_event
 from rota.flow.service import PARTS, WEB, Service, ServiceOptions
+from rota.flow.worker import Worker
 from rota.jobs_folder import JobsFolder
 from rota.life import Door, Web, live, make_web, open_door
 from rota.model.duration import parse_duration
@@ -277,7 +278,7 @@ class Rota:
 
     def tell_jobs(self) -> str | None:
         """Say in the store which jobs this worker has; its id, None if no worker runs here."""
-        worker = None if self._service is None else self._service.worker
+        worker = self._worker
         if worker is None:
             return None
         worker.beat()
@@ -532,14 +533,19 @@ class Rota:
         return [] if self._folder is None else self._folder.faults()
 
     @property
+    def _worker(self) -> Worker | None:
+        service = self._service  # read once: a stop in another thread takes it away
+        return None if service is None else service.worker
+
+    @property
     def worker_id(self) -> str | None:
         """The worker of this process, as `rota workers` names it; None if none runs here."""
-        worker = None if self._service is None else self._service.worker
+        worker = self._worker
         return None if worker is None else worker.worker_id
 
     def under_way(self) -> list[str]:
         """The jobs of the runs that this process works on now."""
-        worker = None if self._service is None else self._service.worker
+        worker = self._worker
         return [] if worker is None else [one.run.job for one in worker.executions()]
 
     # Wiring

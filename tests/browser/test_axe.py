@@ -34,7 +34,7 @@ def lively(site: Site) -> dict[str, str]:
     return {"dead": site.finish("broken")["id"], "bread": site.finish("bread")["id"]}
 
 
-@pytest.mark.parametrize(("phone", "dark"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("phone", "dark"), [(False, False), (False, True), (True, True)])
 def test_nothing_serious_is_found_on_any_screen(
     site: Site, lively: dict[str, Any], new_tab: Opening, phone: bool, dark: bool
 ) -> None:

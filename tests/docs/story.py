@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,15 +60,9 @@ class Story:
     database.
     """
 
-    def __init__(
-        self,
-        cli: Cli,
-        folder: Path,
-        start: Callable[..., Up] = Up,
-        stands_for: Mapping[str, str] | None = None,
-    ) -> None:
-        self.cli, self.folder, self.start = cli, folder, start
-        self.stands_for = stands_for or {}
+    def __init__(self, cli: Cli, folder: Path) -> None:
+        self.cli, self.folder = cli, folder
+        self.stands_for: dict[str, str] = {}
         self.ups: list[Up] = []
         self.files = self.commands = 0
         self.before = {**os.environ}
@@ -146,7 +140,7 @@ class Story:
         return told.out or (told.err if told.code else "")
 
     def begin(self, command: str, args: list[str], answer: str) -> None:
-        up = self.start(*args)
+        up = Up(*args)
         self.ups.append(up)
         assert up.process.stdout is not None
         screen = ""

@@ -27,6 +27,7 @@ from rota.config import load_settings
 from rota.web.metrics import NAMES
 from rota.web.roles import ROLES
 from tests.docs.story import Block, blocks
+from tests.docs.test_operations_page import PAGES as NAMED
 from tests.docs.test_operations_page import named_commands, parse
 from tests.surface.conftest import environment
 
@@ -140,7 +141,11 @@ def test_sh_says_what_exists(page: str, body: str) -> None:
         check(words)
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    sorted({*DOCS.glob("*.md"), ROOT / "CONTRIBUTING.md"} - {*NAMED}),
+    ids=lambda page: page.name,
+)
 def test_every_command_in_a_sentence_exists(page: Path) -> None:
     # The page of commands is made of them; it writes `[OPTIONS]`.
     for words in named_commands(page.read_text("utf-8")) if page.name != "cli.md" else ():

@@ -17,25 +17,20 @@ from rota.executors.registry import BUILT_IN
 from rota.model.bodies import KEYS
 from tests.docs.story import Story, blocks
 from tests.jobsd.support import wait_until
-from tests.surface.conftest import Cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "executors.md"
 FILES = {one.path: one.body for one in blocks(PAGE) if one.path is not None}
 
 
-def test_the_page_is_true(cli: Cli, tmp_path: Path) -> None:
-    story = Story(cli, tmp_path)
+def test_the_page_is_true(story: Story, tmp_path: Path) -> None:
     (tmp_path / "jobs.d").mkdir()
-    try:
-        # Without the executor of one's own: nothing is installed here.
-        for block in blocks(PAGE):
-            if block.path is not None and "touch" not in block.body:
-                story.write(block.path, block.body)
-        for block in blocks(PAGE):
-            for command, answer in block.commands() if block.kind == "console" else ():
-                story.call(command, answer)
-    finally:
-        story.close()
+    # Without the executor of one's own: nothing is installed here.
+    for block in blocks(PAGE):
+        if block.path is not None and "touch" not in block.body:
+            story.write(block.path, block.body)
+    for block in blocks(PAGE):
+        for command, answer in block.commands() if block.kind == "console" else ():
+            story.call(command, answer)
     assert (story.files, story.commands) == (4, 4)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
 
 from tests.docs.story import Story, blocks, matches
-from tests.surface.conftest import Cli
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guide"
 # How many files and commands each has, so that none is passed over in silence.
@@ -62,20 +60,6 @@ class Mailbox:
                 line.flush()
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    # Stories are told side by side, and the usual port is for people.
-    monkeypatch.setenv("ROTA_PORT", "0")
-
-
-@pytest.fixture
-def story(cli: Cli, tmp_path: Path) -> Iterator[Story]:
-    told = Story(cli, tmp_path)
-    yield told
-    told.close()
-
-
 def test_the_guide_for_sql_is_true(story: Story) -> None:
     story.tell(GUIDES / "sql-jobs.md")
     assert (story.files, story.commands) == SIZES["sql-jobs.md"]
@@ -96,13 +80,10 @@ def test_the_guide_for_one_box_is_true_and_its_mail_arrives(
     assert "sh exited with code 1" in mails[0]
 
 
-def test_the_guide_for_a_team_is_true(cli: Cli, tmp_path: Path, postgres_url: str) -> None:
-    told = Story(cli, tmp_path, stands_for={TEAMS: postgres_url})
-    try:
-        told.tell(GUIDES / "celery-team.md")
-    finally:
-        told.close()
-    assert (told.files, told.commands) == SIZES["celery-team.md"]
+def test_the_guide_for_a_team_is_true(story: Story, postgres_url: str) -> None:
+    story.stands_for[TEAMS] = postgres_url
+    story.tell(GUIDES / "celery-team.md")
+    assert (story.files, story.commands) == SIZES["celery-team.md"]
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))

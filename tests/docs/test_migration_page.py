@@ -5,24 +5,15 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 from rota.model.cron import Cron
 from tests.docs.story import Story, blocks
-from tests.surface.conftest import Cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "migration.md"
 PEERS = ("cron", "pg_cron", "Celery and Celery beat", "APScheduler")
 
 
-def test_our_side_works(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("ROTA_PORT", "0")
-    story = Story(cli, tmp_path)
-    try:
-        story.tell(PAGE)
-    finally:
-        story.close()
+def test_our_side_works(story: Story) -> None:
+    story.tell(PAGE)
     assert (story.files, story.commands) == (6, 9)
 
 

@@ -8,21 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.docs.story import Story, blocks
-from tests.surface.conftest import Cli
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 THREE_SCREENS = 135
 
 
-def test_the_readme_is_true(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("ROTA_PORT", "0")
-    story = Story(cli, tmp_path)
-    try:
-        story.tell(README)
-    finally:
-        story.close()
+def test_the_readme_is_true(story: Story) -> None:
+    story.tell(README)
     assert (story.files, story.commands) == (5, 6)
 
 

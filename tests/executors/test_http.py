@@ -546,6 +546,7 @@ def test_an_answer_in_chunks(send: Send, server: WebServer) -> None:
         ("idna", b"xn--bcher-kva", "xn--bcher-kva"),
         ("unicode_escape", rb"\x41", r"\x41"),
         ("ISO-8859-1", b"\xfc", "ü"),
+        ("windows1252", b"abc", "abc"),  # a spelling that Python does not know
         ("Windows-1252", b"\x80", "€"),
         ("utf-16", "ü".encode("utf-16"), "ü"),
         ("UTF8", "ü".encode(), "ü"),
@@ -672,9 +673,6 @@ def test_secrets_are_found_nowhere(
             assert secret not in seen, (status, secret, seen)
 
 
-# TLS
-
-
 HOSTS = st.lists(
     st.sampled_from([*"0123456789abcdefxX.-_:[]@%/\\?#", "0x", "127", "255", "::", "ffff:"]),
     min_size=1,
@@ -697,6 +695,9 @@ def test_no_host_is_a_number_to_anybody_else(host: str) -> None:
     else:
         with pytest.raises(OSError, match="illegal IP address"):
             socket.inet_aton(place.host)
+
+
+# TLS
 
 
 @pytest.fixture(scope="session")

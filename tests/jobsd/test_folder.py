@@ -189,7 +189,9 @@ def test_a_file_that_breaks_while_all_are_down_keeps_its_last_good_version(
     assert after.app.jobs()[0].spec["folder"] == str(jobs.root / "accounting")
 
 
-def test_a_name_of_the_apps_own_job_is_refused_naming_both(served: Served, jobs: Jobs) -> None:
+def test_a_name_of_the_apps_own_job_is_refused_naming_both(
+    served: Served, jobs: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
     @served.app.job("cleanup")
     def cleanup() -> None: ...
 
@@ -197,6 +199,8 @@ def test_a_name_of_the_apps_own_job_is_refused_naming_both(served: Served, jobs:
     served.load()
     error = served.folder.definitions["cleanup"].error
     assert error == "jobs.d/cleanup.py: the app has a job 'cleanup' as well; rename one of them"
+    assert error in caplog.text
+    assert "last good" not in caplog.text
     assert served.app.jobs()[0].source == "code"
 
 

@@ -212,10 +212,9 @@ def test_an_operator_makes_and_drops_schedules_but_says_no_sql_on_both_surfaces(
         assert client.post("/api/v1/schedules", json=told).status_code == 201
         assert client.delete("/api/v1/schedules/by_http").status_code in (200, 204)
         assert sql("CREATE SCHEDULE own AS $$ SELECT 1; $$ EVERY '5m'") == 403
-        assert (
-            sql("CREATE SCHEDULE own FOR JOB greet EVERY '5m' WITH SCHEDULE OPTIONS (run_as = 'x')")
-            != 200
-        )
+        with_role = "FOR JOB greet EVERY '5m' WITH SCHEDULE OPTIONS (run_as = 'x')"
+        assert sql(f"CREATE SCHEDULE own {with_role}") == 422  # it belongs to the job
+        assert sql("ALTER SCHEDULE hourly SET run_as = 'x'") == 403
         assert sql("ALTER SCHEDULE hourly SET AS $$ SELECT 1; $$") == 403
 
 

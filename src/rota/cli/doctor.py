@@ -16,6 +16,7 @@ from rota.errors import RotaError
 from rota.flow.doctor_files import check_folder, check_secret_file, check_targets, check_tls
 from rota.flow.findings import OK as WELL
 from rota.flow.findings import PROBLEM, WARNING, Finding, ok, problem
+from rota.flow.words import counted
 from rota.model.redact import redact_text
 
 TOKEN = Path(".rota/token")
@@ -81,10 +82,6 @@ def _say(findings: list[Finding]) -> None:
     problems = sum(one.status == PROBLEM for one in findings)
     warnings = sum(one.status == WARNING for one in findings)
     if problems or warnings:
-        note(f"\n{_count(problems, 'problem')}, {_count(warnings, 'warning')}")
+        note(f"\n{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
     else:
         note("\nall is well")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

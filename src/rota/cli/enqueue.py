@@ -160,12 +160,15 @@ def check_wait(control: Control, wait: bool, where: Where, job: str) -> None:
 
 
 def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
-    _say_if_broken(control, made)
+    run = control.run(made.id)
+    job = control.job(run.job)
+    # A run that nobody can run says so itself.
+    if job.error is not None and job.good and run.reason is None:
+        note(f"{error_line(job.error, limit=500)}; {LAST_GOOD}")
     if wait:
         return say_end(wait_for_end(control, made.id), where)
-    run = control.run(made.id)
     # A program may enqueue before its workers start; a person wants to know now.
-    if run.reason and (not where.json or control.job(run.job).error):
+    if run.reason and (not where.json or job.error):
         note(run.reason)
     if where.json:
         say_json({"id": made.id, "created": made.created})
@@ -174,14 +177,6 @@ def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     else:
         say(f"run {made.id} has this key already; nothing was enqueued")
     return OK
-
-
-def _say_if_broken(control: Control, made: Enqueued) -> None:
-    run = control.run(made.id)
-    job = control.job(run.job)
-    # A run that nobody can run says so itself.
-    if job.error is not None and job.good and run.reason is None:
-        note(f"{error_line(job.error, limit=500)}; {LAST_GOOD}")
 
 
 def wait_for_end(control: Control, run_id: str) -> Run:

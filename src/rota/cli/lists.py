@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -16,14 +16,12 @@ from rota.cli.store import reading
 from rota.cli.times import spent, took, when, zone_name
 from rota.errors import Unknown
 from rota.flow.control import Control
+from rota.flow.explain import LIVE
 from rota.model.limits import METRIC_DEPTH, PAGE
 from rota.model.outcome import error_line
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.model.transitions import RUNNING
-
-# Six of the beats by which a worker says that it is there.
-SILENCE = timedelta(seconds=30)
 
 Name = Annotated[str | None, Parameter(metavar="NAME")]
 
@@ -230,7 +228,7 @@ def locks(*, where: Where = HERE) -> None:
 
 def is_alive(worker: dict[str, Any], now: datetime) -> bool:
     """Whether it said so lately. Its row stays for an hour after it was killed."""
-    return bool(now - worker["seen_at"] < SILENCE)
+    return bool(now - worker["seen_at"] <= LIVE)
 
 
 def say_runs(found: list[Run], now: datetime, *, empty: str = "") -> None:

@@ -10,9 +10,9 @@ from rota.cli.lists import is_alive
 from rota.cli.output import clean, paint, say_painted
 from rota.cli.times import when, zone_name
 from rota.config import Settings
-from rota.flow.doctor import is_loopback
 from rota.flow.service import WEB
 from rota.model.duration import format_duration
+from rota.model.host import is_loopback_host
 from rota.model.redact import redact_text
 from rota.model.schedule import Schedule
 from rota.version import VERSION
@@ -176,7 +176,7 @@ def _web_words(settings: Settings, told: dict[str, Any]) -> list[str]:
     elif file is not None:
         how = f"this machine may look; to operate, show the token in {file}"
     where = url
-    if not is_loopback(settings.host):
+    if not is_loopback_host(settings.host):
         where = f"listens on {settings.host}, port {url.rpartition(':')[2]}; from here {url}"
     return [where, how, *([note] if note else [])]
 

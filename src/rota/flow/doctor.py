@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from ipaddress import ip_address
 from typing import Any
 
 from rota.errors import RotaError
 from rota.flow.doctor_store import STORE_CHECKS
+from rota.flow.explain import LIVE
 from rota.flow.findings import Finding, ok, problem, warning
+from rota.flow.words import counted
 from rota.model.duration import format_duration
+from rota.model.host import is_loopback_host
 from rota.model.job import Job
 from rota.model.limits import COUNTED, FOLDER_JOBS, PAGE
 from rota.model.outcome import error_line
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
 
-SILENCE = timedelta(seconds=30)  # six beats of a worker
 # Fires, promotions and rescues happen within seconds wherever a process does them.
 LATE = timedelta(minutes=1)
 WAITED = timedelta(minutes=10)  # a queue whose oldest run waits longer does not keep up
@@ -51,7 +52,7 @@ class Look:
 
     @property
     def live(self) -> list[dict[str, Any]]:
-        return [worker for worker in self.workers if self.now - worker["seen_at"] < SILENCE]
+        return [worker for worker in self.workers if self.now - worker["seen_at"] <= LIVE]
 
 
 def look(storage: Storage, *, host: str, cluster: str | None, tzdata: str, version: str) -> Look:
@@ -110,7 +111,7 @@ def check_workers(seen: Look) -> Iterator[Finding]:
     if seen.live:
         yield ok("workers", f"{len(seen.live)} alive, {sum(w['slots'] for w in seen.live)} slots")
     elif waits:
-        told = "1 run waits" if waits == 1 else f"{waits:,} runs wait"
+        told = f"{counted(waits, 'run')} wait{'s' if waits == 1 else ''}"
         yield problem("workers", f"none is alive, and {told}", "rota up [MODULE:APP]")
     elif active:
         yield problem(
@@ -123,7 +124,7 @@ def check_workers(seen: Look) -> Iterator[Finding]:
     if lost:
         yield warning(
             "workers",
-            f"{_count(lost, 'worker')} went away within the last hour without a word",
+            f"{counted(lost, 'worker')} went away within the last hour without a word",
             "look into the log of its process for a crash or the kill of a machine out of memory",
         )
     stuck = [worker for worker in seen.live if worker["stuck"]]
@@ -201,7 +202,7 @@ def check_scheduler(seen: Look) -> Iterator[Finding]:
             "start a process that looks after the store: rota up",
         )
     else:
-        yield ok("scheduler", f"nothing is late; {_count(active, 'schedule')} active")
+        yield ok("scheduler", f"nothing is late; {counted(active, 'schedule')} active")
 
 
 def check_leases(seen: Look) -> Iterator[Finding]:
@@ -210,7 +211,7 @@ def check_leases(seen: Look) -> Iterator[Finding]:
     if oldest is not None and seen.now - oldest > LATE:
         yield problem(
             "leases",
-            f"{_count(stuck['runs'], 'run')} of workers that are gone, the first since "
+            f"{counted(stuck['runs'], 'run')} of workers that are gone, the first since "
             f"{_span(seen.now - oldest)}: nobody rescues them",
             "start a process that looks after the store: rota up; if one runs, its log says why "
             "it cannot write",
@@ -227,7 +228,7 @@ def check_queues(seen: Look) -> Iterator[Finding]:
         name, waiting = queue["name"], queue["queued"]
         if not waiting:
             continue
-        told = f"queue {name}: {_count(waiting, 'run')} waiting"
+        told = f"queue {name}: {counted(waiting, 'run')} waiting"
         if queue["paused"]:
             bad = True
             yield warning(
@@ -248,7 +249,9 @@ def check_queues(seen: Look) -> Iterator[Finding]:
             )
     if not bad:
         waiting = sum(queue["queued"] for queue in seen.queues)
-        yield ok("queues", f"{_count(len(seen.queues), 'queue')}, {_count(waiting, 'run')} waiting")
+        yield ok(
+            "queues", f"{counted(len(seen.queues), 'queue')}, {counted(waiting, 'run')} waiting"
+        )
 
 
 def _oldest(seen: Look, queue: dict[str, Any]) -> datetime | None:
@@ -276,14 +279,14 @@ def check_jobs(seen: Look) -> Iterator[Finding]:
         yield problem("jobs", f"{len(broken) - SOME} more jobs are broken", "rota jobs")
     yield from _left_behind(seen, {job.name for job in retired if job.source == "file"})
     known = {name for worker in seen.live for name in worker["jobs"]}
-    unknown = [job.name for job in seen.jobs if job.enabled and job.name not in known]
+    unknown = {job.name for job in seen.jobs if job.enabled and job.name not in known}
     active = [one for one in seen.schedules if one.status == "ACTIVE" and one.job in unknown]
     if seen.live and (missing := {one.job for one in active}):
         yield problem(
             "jobs",
             f"no live worker knows {_names(missing)}, and schedules make runs of them",
             "start the app or the folder that has them: rota up MODULE:APP; or drop what is not "
-            f"wanted any more: rota drop {' '.join(sorted(one.name for one in active)[:1])}",
+            f"wanted any more: rota drop {min(one.name for one in active)}",
         )
     elif seen.live and unknown:
         yield warning(
@@ -294,7 +297,7 @@ def check_jobs(seen: Look) -> Iterator[Finding]:
     elif not broken:
         there = len(seen.jobs) - len(retired)
         gone = f"; {len(retired)} retired" if retired else ""
-        yield ok("jobs", f"{_count(there, 'job')}, none broken{gone}")
+        yield ok("jobs", f"{counted(there, 'job')}, none broken{gone}")
 
 
 def _left_behind(seen: Look, retired: set[str]) -> Iterator[Finding]:
@@ -325,7 +328,8 @@ def check_schedules(seen: Look) -> Iterator[Finding]:
         )
     if len(broken) > SOME:
         yield problem("schedules", f"{len(broken) - SOME} more are broken", "rota schedules")
-    missing = [one.name for one in seen.schedules if one.job not in {job.name for job in seen.jobs}]
+    there = {job.name for job in seen.jobs}
+    missing = [one.name for one in seen.schedules if one.job not in there]
     if missing:
         yield problem(
             "schedules",
@@ -334,7 +338,7 @@ def check_schedules(seen: Look) -> Iterator[Finding]:
         )
     if not broken and not missing:
         paused = sum(schedule.paused for schedule in seen.schedules)
-        yield ok("schedules", f"{_count(len(seen.schedules), 'schedule')}, {paused} paused")
+        yield ok("schedules", f"{counted(len(seen.schedules), 'schedule')}, {paused} paused")
 
 
 def check_home(seen: Look) -> Iterator[Finding]:
@@ -345,7 +349,7 @@ def check_home(seen: Look) -> Iterator[Finding]:
 
 
 def check_web(seen: Look) -> Iterator[Finding]:
-    if is_loopback(seen.host):
+    if is_loopback_host(seen.host):
         yield ok("address", f"{seen.host}: this machine only")
     elif not seen.has_token:
         yield problem(
@@ -385,21 +389,10 @@ def _all(page: Callable[[str], list[Any]]) -> list[Any]:
     return found
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.rstrip(".").lower() == "localhost"
-
-
 def _names(names: Any) -> str:
     told = sorted(set(names))
     more = f" and {len(told) - SOME} more" if len(told) > SOME else ""
     return ", ".join(told[:SOME]) + more
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _span(span: timedelta) -> str:

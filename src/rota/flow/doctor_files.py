@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from rota.flow.doctor import is_loopback
 from rota.flow.findings import Finding, ok, problem, warning
+from rota.model.host import is_loopback_host
 
 OTHERS = 0o077
 DRIVERS = {"postgresql": "psycopg", "postgres": "psycopg", "duckdb": "duckdb"}
@@ -62,7 +62,7 @@ def check_targets(targets: Mapping[str, str]) -> Iterator[Finding]:
 
 def check_tls(host: str, certificate: str | None) -> Iterator[Finding]:
     """Where the API listens beyond this machine."""
-    if not is_loopback(host):
+    if not is_loopback_host(host):
         if certificate is None:
             yield warning("tls", f"host {host}: {IN_CLEAR}", ENCRYPT)
         else:

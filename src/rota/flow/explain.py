@@ -19,7 +19,7 @@ from rota.model.run import Run, slot_keys
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.protocol import Storage
 
-SOME = 5  # schedules that an error names
+SOME = 5  # names in one sentence
 LIVE = timedelta(seconds=30)  # six heartbeats of a worker
 
 

@@ -15,7 +15,7 @@ from rota.model.run import Run
 from rota.model.transitions import QUEUED
 from rota.storage.protocol import Storage
 
-ERROR_LENGTH = 500
+ERROR_SHOWN = 500
 
 
 def with_reasons(storage: Storage, runs: Sequence[Run]) -> list[Run]:
@@ -45,7 +45,7 @@ def with_reasons(storage: Storage, runs: Sequence[Run]) -> list[Run]:
 def why_nobody_can(name: str, job: Job | None) -> str:
     """What has to happen before a job that no live worker knows can run."""
     if job is not None and job.error:
-        error = redact_text(error_line(job.error, limit=ERROR_LENGTH))
+        error = redact_text(error_line(job.error, limit=ERROR_SHOWN))
         return f"nobody can run the job {name!r} before this is mended: {error}"
     return f"no live worker knows the job {name!r}; start one with `rota up [MODULE:APP]`"
 

@@ -28,7 +28,7 @@ from rota.jobsd.watch import Watch
 from rota.model.definition import Definition, Registered
 from rota.model.job import LAST_GOOD, Job
 from rota.model.limits import PAGE
-from rota.model.steps import NAMES_SHOWN
+from rota.model.steps import listed_names
 from rota.storage.protocol import Actor
 
 log = logging.getLogger("rota.jobsd")
@@ -221,7 +221,7 @@ class Folder:
         self._gone.discard(new.name)
 
     def _has_good(self, name: str) -> bool:
-        return any(job.name == name for job in self.app.jobs())
+        return any(job.name == name and job.source == "file" for job in self.app.jobs())
 
     def _remove(self, name: str) -> None:
         log.info("job %s is gone from %s", name, self.root)
@@ -376,9 +376,7 @@ def _changed(old: Definition, new: Definition) -> str:
         return new.place
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     folder = new.place.rpartition("/")[0]
-    shown = [f"{folder}/{name}" for name in names[:NAMES_SHOWN]]
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "") if names else new.place
+    return listed_names([f"{folder}/{name}" for name in names]) if names else new.place
 
 
 def broken(one: Definition, error: str) -> Definition:

@@ -154,17 +154,18 @@ def redo_notes(
         told = (
             "was never done, and is passed over" if one else "were never done, and are passed over"
         )
-        notes.append(f"{_listed(never)} {told}")
+        notes.append(f"{listed_names(never)} {told}")
     if changed := changed_steps(kept, executor, spec):
         have = "has" if len(changed) == 1 else "have"
         notes.append(
-            f"it runs the texts it began with; {_listed(changed)} {have} changed since: "
+            f"it runs the texts it began with; {listed_names(changed)} {have} changed since: "
             "ask for the latest (--latest) to run those"
         )
     return notes
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed_names(names: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
     shown = ", ".join(names[:NAMES_SHOWN])
     return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
 

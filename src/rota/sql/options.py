@@ -42,7 +42,7 @@ def check_option(name: str, place: str, *, with_body: bool) -> str:
 
 def check_value(typed: str, value: Any, place: str) -> Any:
     """Refuse what an option of the other spelling cannot be, in its own words."""
-    if typed not in ALIASES or value is None:
+    if typed not in _OTHER_SPELLING or value is None:
         return value
     allowed, shown = _OTHER_SPELLING[typed]
     if not isinstance(value, str) or value.lower() not in allowed:

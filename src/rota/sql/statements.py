@@ -101,7 +101,7 @@ class CreateSchedule(Operation):
 
     @property
     def role(self) -> str:
-        return ADMIN if self.body is not None or "run_as" in self.options else OPERATOR
+        return OPERATOR if self.body is None else ADMIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from rota.flow.follow import Follow
 from rota.flow.loop import Loop
 from rota.model.limits import STREAMS
 from rota.storage.protocol import Storage
-from rota.web.problems import Refused
+from rota.web.problems import Refused, busy
 
 RING = 5_000
 CHUNK_BYTES = 32 * 1024  # written at a time: no client has much more than this in memory
@@ -62,7 +62,7 @@ class Feed:
         if self.stopping:
             raise Refused(503, "stopping", "this process is about to stop; try again")
         if self.clients >= STREAMS:
-            raise Refused(503, "busy", f"there are {STREAMS} streams already", {"Retry-After": "5"})
+            raise busy(f"there are {STREAMS} streams already", seconds=5)
         with self._guard:
             self.clients += 1
         if self._reader is None:

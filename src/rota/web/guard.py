@@ -32,7 +32,7 @@ from rota.model.limits import (
     UNKNOWN_BODY_SECONDS,
     URL_LENGTH,
 )
-from rota.web.problems import Refused, of_refusal, problem
+from rota.web.problems import Refused, busy, of_refusal, problem
 from rota.web.who import SESSION, TOKEN, Who, is_loopback, no_token
 
 log = logging.getLogger("rota.web")
@@ -40,7 +40,7 @@ log = logging.getLogger("rota.web")
 LOOPBACK_NAMES = frozenset({"localhost", "localhost."})
 # Paths whose answers have no end; they count themselves, and end themselves.
 STREAM = "rota.stream"
-ADMIT = "rota.admit"
+IDENTIFIED = "rota.identified"
 # Asked by those who restart what does not answer: they are answered however much there is to do.
 HEALTH = (b"/healthz", b"/readyz")
 
@@ -110,7 +110,7 @@ class Guard:
             body.check()
             turn.timer = asyncio.timeout(REQUEST_SECONDS)
             scope["state"][STREAM] = turn.let_stream
-            scope["state"][ADMIT] = turn.admit
+            scope["state"][IDENTIFIED] = turn.identified
             async with turn.timer:
                 await self.app(scope, body.receive, answer.send)
         except HTTPException as fault:
@@ -126,7 +126,7 @@ class Guard:
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if len(self._under_way) > REQUESTS_AT_ONCE and scope["raw_path"] not in HEALTH:
-            raise _busy(f"{REQUESTS_AT_ONCE} requests are being answered already; try again")
+            raise busy(f"{REQUESTS_AT_ONCE} requests are being answered already; try again")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
             raise Refused(431, "too-large", f"the headers take more than {HEADER_BYTES:,} bytes")
         if len(scope["raw_path"]) + len(scope["query_string"]) > URL_LENGTH:
@@ -179,13 +179,13 @@ class Turn:
     def __exit__(self, *fault: object) -> None:
         self.leave()
 
-    def admit(self, who: Who) -> None:
+    def identified(self, who: Who) -> None:
         """Called once it is known who asks. One address that shows no token cannot take the
         places of all others."""
         if is_known(who):
             self._become_known()
         elif len(self._unknown.get(self._address, ())) > UNKNOWN_AT_ONCE:
-            raise _busy(
+            raise busy(
                 f"{UNKNOWN_AT_ONCE} requests of {self._address} without a token are being "
                 "answered already; try again, or show one"
             )
@@ -296,10 +296,6 @@ def is_known(who: Who | None) -> bool:
 def is_forwarded(headers: Headers) -> bool:
     """Somebody in between asks for somebody else."""
     return any(name in FORWARDED or name.startswith(FORWARDED_HEADS) for name in headers)
-
-
-def _busy(detail: str) -> Refused:
-    return Refused(503, "busy", detail, {"Retry-After": "1"})
 
 
 def _too_large() -> Refused:

@@ -47,6 +47,10 @@ class Refused(HTTPException):
         self.code = code
 
 
+def busy(detail: str, seconds: int = RETRY_SECONDS) -> Refused:
+    return Refused(503, "busy", detail, {"Retry-After": str(seconds)})
+
+
 def problem(
     status: int,
     code: str,

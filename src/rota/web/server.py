@@ -19,6 +19,7 @@ from rota.app import Rota
 from rota.config import PORT, Settings
 from rota.errors import Conflict, Invalid, MissingExtra
 from rota.flow.doctor_files import ENCRYPT, IN_CLEAR
+from rota.model.host import is_loopback_host
 from rota.web.first_token import TOKEN_FILE, ensure_token
 
 if TYPE_CHECKING:
@@ -201,18 +202,6 @@ def check_installed() -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtra(f"the HTTP API needs {' and '.join(missing)}: pip install 'rota[web]'")
-
-
-def is_loopback_host(host: str) -> bool:
-    """True if nobody outside this machine can reach what listens there."""
-    if host == "localhost":
-        return True
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:

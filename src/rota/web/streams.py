@@ -23,7 +23,7 @@ from rota.model.roles import VIEWER, covers
 from rota.model.transitions import TERMINAL
 from rota.version import VERSION
 from rota.web.feed import Feed
-from rota.web.problems import Refused
+from rota.web.problems import Refused, busy
 from rota.web.routing import Ask, begin_stream
 
 BEAT_SECONDS = 15.0
@@ -166,7 +166,7 @@ class LogStream(Stream):
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         if LogStream._open >= LOG_STREAMS:
-            raise Refused(503, "busy", f"{LOG_STREAMS} logs are followed already")
+            raise busy(f"{LOG_STREAMS} logs are followed already")
         LogStream._open += 1
         try:
             yield

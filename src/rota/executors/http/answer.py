@@ -91,7 +91,10 @@ def _decode(body: bytes, kind: str) -> str:
     found = _CHARSET.search(kind)
     name = found[1] if found else ""
     taken = re.sub("[-_]", "", name) in CHARSETS
-    return body.decode(name if taken else "utf-8", "replace")
+    try:
+        return body.decode(name if taken else "utf-8", "replace")
+    except LookupError:  # iso88591: Python knows it with its hyphens only
+        return body.decode("utf-8", "replace")
 
 
 def _json(value: Any) -> str:

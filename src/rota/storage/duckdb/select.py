@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +18,7 @@ from rota.errors import Invalid, Unavailable
 from rota.model.limits import SELECT_BYTES
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, NUMBER, TEXT, Column, Result
 from rota.model.result import shown_rows as shown
-from rota.model.views import VIEWS, beyond_views, check_columns, too_large, without_end
+from rota.model.views import VIEWS, beyond_views, bounded, check_columns, without_end
 
 _FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
 # DuckDB's own functions may be called, but not those that act, wait, or tell of anything but the
@@ -56,7 +57,7 @@ def select(
         try:
             described = _described(cursor, sql)
             check_columns(len(described))
-            rows = cursor.execute(_sized(sql, len(described), limit)).fetchall()
+            found = cursor.execute(_sized(sql, len(described), limit)).fetchall()
         finally:
             timer.cancel()
     except duckdb.Error as fault:
@@ -66,10 +67,16 @@ def select(
             ) from fault
         raise Invalid(f"DuckDB: {_line(fault)}") from fault
     columns = tuple(Column(column[0], _type(str(column[1]))) for column in described)
-    fitting = [cells for *cells, total in rows[:limit] if total <= SELECT_BYTES]
-    if rows and not fitting:
-        raise too_large()
-    return Result(columns=columns, rows=shown(fitting), more=len(rows) > len(fitting))
+    rows, more = bounded(_each(found), limit)
+    return Result(columns=columns, rows=shown(rows), more=more)
+
+
+def _each(found: list[Any]) -> Iterator[tuple[list[Any], int]]:
+    """Every row with its own bytes: the query tells those up to it."""
+    before = 0
+    for *cells, total in found:
+        yield cells, total - before
+        before = total
 
 
 def _described(cursor: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -80,19 +79,22 @@ class Session(psycopg.Connection[TupleRow]):
         values = [
             None if (value := bound[name]) is None else value.encode() for name in statement.order
         ]
-        ask = self._ask if then is None else partial(self._ask_and_say, then)
         handle = statement.handle
         uses = self._uses.get(handle, 0) + 1
         if not self.prepares or uses < PREPARE_AT:
             self._uses[handle] = uses
-            return ask(
-                self.pgconn.send_query_params, statement.numbered, values, None, None, Format.BINARY
-            )
+            return self._ask(
+                self.pgconn.send_query_params,
+                statement.numbered, values, None, None, Format.BINARY,
+                then=then,
+            )  # fmt: skip
         if uses == PREPARE_AT:
             self._ask(self.pgconn.send_prepare, handle, statement.numbered)
             self._uses[handle] = uses
         try:
-            return ask(self.pgconn.send_query_prepared, handle, values, None, Format.BINARY)
+            return self._ask(
+                self.pgconn.send_query_prepared, handle, values, None, Format.BINARY, then=then
+            )
         except psycopg.Error as fault:
             if fault.sqlstate in STALE_PLAN:
                 self.close()  # its other plans are no better
@@ -118,58 +120,61 @@ class Session(psycopg.Connection[TupleRow]):
         finally:
             self._transformer.set_pgresult(None)  # a large answer is not kept until the next one
 
-    def _ask(self, send: Callable[..., None], *args: Any) -> PGresult:
+    def _ask(self, send: Callable[..., None], *args: Any, then: bytes | None = None) -> PGresult:
         """Send, and wait for the answer. After an interrupt nobody knows what the server does
         with it, so the connection is closed."""
-        pgconn = self.pgconn
         try:
-            send(*args)
-            self._flush()
-            self._await_answer()
-            result = last = pgconn.get_result()
-            while last is not None:
-                if last.status not in _ANSWERED:
-                    result = last
-                last = pgconn.get_result()
+            if then is None:
+                result = self._answer_to(send, args)
+            else:
+                result = self._answer_before(then, send, args)
         except psycopg.Error:
             raise
         except BaseException:
             self.close()
             raise
-        assert result is not None
         return _checked(result)
 
-    def _ask_and_say(self, said: bytes, send: Callable[..., None], *args: Any) -> PGresult:
+    def _answer_to(self, send: Callable[..., None], args: tuple[Any, ...]) -> PGresult:
+        pgconn = self.pgconn
+        send(*args)
+        self._flush()
+        self._await_answer()
+        result = last = pgconn.get_result()
+        while last is not None:
+            if last.status not in _ANSWERED:
+                result = last
+            last = pgconn.get_result()
+        assert result is not None
+        return result
+
+    def _answer_before(
+        self, then: bytes, send: Callable[..., None], args: tuple[Any, ...]
+    ) -> PGresult:
         """The same, and say something behind it. The answer is the last word before the server
         has committed: what it refuses, it may refuse as late as that."""
         pgconn = self.pgconn
         result = None
-        try:
-            pgconn.enter_pipeline_mode()
-            send(*args)
-            pgconn.pipeline_sync()
-            pgconn.send_query_params(said, None)
-            pgconn.pipeline_sync()
-            self._flush()
-            while True:
-                self._await_answer()
-                answer = pgconn.get_result()
-                if answer is None and pgconn.status != ConnStatus.OK:
-                    raise psycopg.OperationalError(pgconn.get_error_message())
-                if answer is None:
-                    continue
-                if answer.status == ExecStatus.PIPELINE_SYNC:
-                    break
-                if result is None or answer.status not in _ANSWERED:
-                    result = answer
-            self._end_said()
-        except psycopg.Error:
-            raise
-        except BaseException:
-            self.close()
-            raise
+        pgconn.enter_pipeline_mode()
+        send(*args)
+        pgconn.pipeline_sync()
+        pgconn.send_query_params(then, None)
+        pgconn.pipeline_sync()
+        self._flush()
+        while True:
+            self._await_answer()
+            answer = pgconn.get_result()
+            if answer is None and pgconn.status != ConnStatus.OK:
+                raise psycopg.OperationalError(pgconn.get_error_message())
+            if answer is None:
+                continue
+            if answer.status == ExecStatus.PIPELINE_SYNC:
+                break
+            if result is None or answer.status not in _ANSWERED:
+                result = answer
+        self._end_said()
         assert result is not None
-        return _checked(result)
+        return result
 
     def _end_said(self) -> None:
         """Wait a moment for what was said. It may have to wait for others, all over the server:

@@ -80,7 +80,8 @@ def select(
 
 
 def _size(row: tuple[Any, ...]) -> int:
-    return sum(len(cell) if isinstance(cell, str | bytes) else 8 for cell in row)
+    cells = (cell.encode() if isinstance(cell, str) else cell for cell in row)
+    return sum(len(cell) if isinstance(cell, bytes) else 8 for cell in cells)
 
 
 def _name_views(connection: sqlite3.Connection, schema: str) -> None:

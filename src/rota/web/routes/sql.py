@@ -17,7 +17,7 @@ from rota.model.limits import SQL_AT_ONCE, STATEMENT_LENGTH
 from rota.model.result import Result
 from rota.model.roles import VIEWER
 from rota.sql.execute import Statements
-from rota.web.problems import Refused
+from rota.web.problems import Refused, busy
 from rota.web.routing import Ask, Asked, Routes
 from rota.web.shapes import Asking, Telling
 
@@ -65,12 +65,7 @@ class Places:
     def __enter__(self) -> None:
         with self._guard:
             if self._taken >= SQL_AT_ONCE:
-                raise Refused(
-                    503,
-                    "busy",
-                    f"{SQL_AT_ONCE} statements run already; try again",
-                    {"Retry-After": "1"},
-                )
+                raise busy(f"{SQL_AT_ONCE} statements run already; try again")
             self._taken += 1
 
     def __exit__(self, *fault: object) -> None:

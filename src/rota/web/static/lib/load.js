@@ -65,7 +65,7 @@ export function useLoad(load, deps = [], { on = null, every = null } = {}) {
     });
     const timer = every && setInterval(() => { if (!document.hidden) soon(); }, every * 1000);
     return () => { stop(); clearInterval(timer); };
-  }, []);
+  }, [every]);
 
   return {
     ...state,

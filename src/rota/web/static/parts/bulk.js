@@ -24,6 +24,6 @@ export async function bulk(verb, filter) {
   const answer = await ask({ title: `${title(verb)} ${what}?`, text: "Everything that matches, not only what is on this page.", verb: `${title(verb)} all`, danger: VERBS[verb].danger, reason: "required", fields });
   if (!answer) return false;
   const { reason, ...more } = answer;
-  const ended = await doMany(verb, [{ ...filter, ...more }], { title: `${title(verb)} ${what}`, total: count.count, reason });
+  const ended = await doMany(verb, [{ ...filter, ...more }], { title: `${title(verb)} ${what}`, total: count.more ? null : count.count, reason });
   return ended.done > 0;
 }

@@ -6,7 +6,8 @@ import { Bar } from "./strip.js";
 const PAGE = 200;
 export const work = signal(null); // {title, done, leftOut, total, problem, over, stopped}
 
-// `filters`: each a filter as POST /runs/VERB takes it. Answers what became of it.
+// `filters`: each a filter as POST /runs/VERB takes it; `total`: null where nobody knows how many.
+// Answers what became of it.
 export async function doMany(verb, filters, { title, total, reason = null }) {
   let stopped = false;
   const told = { title, total, done: 0, leftOut: 0, problem: null, over: false, stop: () => { stopped = true; } };
@@ -39,9 +40,9 @@ export function Work() {
   const number = (count) => count.toLocaleString("en");
   const tone = !told.over ? "run" : told.problem ? "warn" : "ok";
   return html`<section class="notice is-${tone} many" role="status" aria-label=${told.title}>
-    <div class="grow"><b>${told.title}</b>: ${number(told.done)}${told.over ? "" : ` of ${number(told.total)}`} done${told.leftOut ? `, ${number(told.leftOut)} left out` : ""}${told.over && told.stopped ? ", stopped" : ""}.
+    <div class="grow"><b>${told.title}</b>: ${number(told.done)}${told.over || told.total === null ? "" : ` of ${number(told.total)}`} done${told.leftOut ? `, ${number(told.leftOut)} left out` : ""}${told.over && told.stopped ? ", stopped" : ""}.
       ${told.problem && html`<div>${told.problem}</div>`}
-      ${!told.over && html`<${Bar} share=${told.total ? (told.done + told.leftOut) / told.total : 0} label=${told.title} />`}</div>
+      ${!told.over && told.total !== null && html`<${Bar} share=${told.total ? (told.done + told.leftOut) / told.total : 0} label=${told.title} />`}</div>
     ${told.over ? html`<button onClick=${() => { work.value = null; }}>Close</button>`
       : html`<button disabled=${told.stopped} onClick=${told.stop}>Stop</button>`}
   </section>`;

@@ -36,7 +36,7 @@ export default function Dead({ query }) {
       : { title: `Delete ${what}`, text: ["They and their logs are gone for ever.", more].filter(Boolean).join(" "), verb: "Delete all", danger: true, reason: "optional" });
     if (!told) return;
     const filters = some.map((one) => ({ state: "dead", group: one.group, ...(verb === "redo" && told.latest && { latest: true }) }));
-    await doMany(verb, filters, { title: `${verb === "redo" ? "Redo" : "Delete"} ${what}`, total: count, reason: told.reason });
+    await doMany(verb, filters, { title: `${verb === "redo" ? "Redo" : "Delete"} ${what}`, total: data.more ? null : count, reason: told.reason });
     reload();
     refresh();
   };

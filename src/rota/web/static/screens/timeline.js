@@ -24,6 +24,7 @@ const BEFORE = 0.72; // of the stretch lies before now
 const STEPS = 120; // a following view moves on by so many parts, not with every second
 const BUCKETS = 160;
 const NEAR = 360 * MINUTE; // with more than that in sight, a run more or less is not seen
+const SELDOM = 2_000; // all are counted again when such a part of the time in sight has passed
 const ROW = 30;
 const LANES = 3;
 
@@ -32,7 +33,7 @@ export default function Timeline({ query }) {
   const at = parse(query.at ?? null);
   const { data: told, error } = useLoad((signal) => look(span, at, signal), [span, at], { on: anything, every: 5 });
   // To count a month of a busy store takes seconds: what is known is drawn meanwhile.
-  const counted = useLoad((signal) => (told?.more_runs ? count(told, signal) : null), [told?.since, told?.until, told?.more_runs], { on: (event) => span <= NEAR && anything(event), every: Math.max(15, span / 2_000_000) });
+  const counted = useLoad((signal) => (told?.more_runs ? count(told, signal) : null), [told?.since, told?.until, told?.more_runs], { on: (event) => span <= NEAR && anything(event), every: Math.max(15, span / 1000 / SELDOM) });
   const data = told && { ...told, density: told.more_runs ? counted.data : null };
   const shift = (parts) => setQuery({ at: new Date((at ?? serverNow()) + parts * span).toISOString() });
   const zoom = (next, middle = at) => setQuery({ span: next === "1h" ? null : next, at: middle === null ? null : new Date(middle).toISOString() });

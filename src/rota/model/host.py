@@ -1,0 +1,15 @@
+"""The address that a process listens on."""
+
+from __future__ import annotations
+
+
+def is_loopback_host(host: str) -> bool:
+    """True if nobody outside this machine can reach what listens there."""
+    if host == "localhost":
+        return True
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
