@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from rota.duckdb_instances import is_open, open_instance
+from rota.executors import remote
 from rota.executors.python import PythonExecutor
-from rota.executors.remote import ROWS
+from rota.executors.remote import ROWS, Served, pack
 from rota.model.outcome import Outcome
 from tests.executors.conftest import make_context
 
 pytest.importorskip("duckdb")
+
+LONG = "SELECT count(*) FROM range(10_000_000) a, range(10_000_000) b"
 
 
 def run(executor: PythonExecutor, folder: Path, body: str, **options: Any) -> Outcome:
@@ -93,7 +96,7 @@ def test_a_statement_ends_with_its_attempt(executor: PythonExecutor, tmp_path: P
     path = tmp_path / "job.py"
     path.write_text(
         "def run(ctx):\n    ctx.db.execute('SELECT 1')\n    ctx.progress(1)\n"
-        "    ctx.db.execute('SELECT count(*) FROM range(10_000_000) a, range(10_000_000) b')\n"
+        f"    ctx.db.execute('{LONG}')\n"
     )
     context = make_context(job="long", spec={"file": str(path)}, timeout=timedelta(seconds=1))
     context._targets = f"duckdb:///{tmp_path / 'w.duckdb'}"
@@ -105,6 +108,53 @@ def test_a_statement_ends_with_its_attempt(executor: PythonExecutor, tmp_path: P
     context.stop("timed_out")
     thread.join(20)
     assert [outcome.kind for outcome in outcomes] == ["timed_out"]
+    context.close()
+
+
+class Interrupted:
+    """A DuckDB connection that tells of the first interrupt, and runs statements after it."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.first = threading.Event()
+
+    def execute(self, sql: str, args: Any) -> None:
+        assert self.first.wait(20)
+        self.connection.execute(sql, args)
+
+    def interrupt(self) -> None:
+        self.connection.interrupt()
+        self.first.set()
+
+
+@pytest.mark.parametrize("too_early", [True, False])
+def test_no_statement_outlives_its_attempt(
+    too_early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt that comes too early ends nothing; what begins after the stop has its time."""
+    monkeypatch.setattr(remote, "CLEANUP_SECONDS", 0.3)
+    context = make_context(job="long")
+    context._targets = f"duckdb:///{tmp_path / 'w.duckdb'}"
+    served = Served(context)
+
+    def execute(sql: str) -> Any:
+        return served.do({"do": "execute", "sql": sql, "args": pack([])})
+
+    assert execute("SELECT 1")["columns"]
+    if too_early:
+        context._db = Interrupted(context.db)
+    else:
+        context.stop("cancelled")
+        assert execute("SELECT 1")["columns"], "it may clean up"
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(execute(LONG)))
+    thread.start()
+    with served._changed:
+        assert served._changed.wait_for(lambda: served._running, 20)
+    context.stop("timed_out")
+    thread.join(20)
+    assert [answer["fault"][0] for answer in answers] == ["InterruptException"]
+    served.end()
     context.close()
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -39,6 +39,9 @@ from rota.executors.messages import (
 from rota.executors.output import Output
 from rota.executors.processes import Identity, ending, has_exited, signal_each, signal_tree
 
+if TYPE_CHECKING:
+    from rota.executors.remote import Served
+
 # A pipe holds at most so many pieces; what is written while they are read can wait.
 PIECES = 16
 # The channel of a process that ends closes a moment before its exit code can be read.
@@ -60,6 +63,7 @@ class ChildProcess:
         self._sending = threading.Lock()
         self._buried = False
         self._strays: list[Identity] = []
+        self._served: Served | None = None
         self._lines = Lines()
         self.mark = "\x1e" + secrets.token_hex(8)
         self.loaded: dict[str, str] = {}
@@ -101,7 +105,12 @@ class ChildProcess:
         """Talk until the call is done; None if the child ended before that."""
         if not self._begin(call):
             return None
-        return self._talk(Done, context, output)
+        try:
+            return self._talk(Done, context, output)
+        finally:
+            if self._served is not None:
+                self._served.end()
+                self._served = None
 
     def examine(self, file: Examine, output: Output, within: float) -> Examined | None:
         """Have a file examined; None if the child ended before that, or did not answer in time.
@@ -179,7 +188,7 @@ class ChildProcess:
 
     def _answer(self, ask: Ask, context: Context) -> None:
         try:
-            answer = Answer(number=ask.number, value=_value(ask, context))
+            answer = Answer(number=ask.number, value=self._value(ask, context))
         except errors.RotaError as error:
             answer = Answer(number=ask.number, error=(type(error).__name__, str(error)))
         except Exception as error:
@@ -188,6 +197,15 @@ class ChildProcess:
         if ask.number:
             with suppress(OSError):  # it has ended meanwhile, which the next look shows
                 self.send(answer)
+
+    def _value(self, ask: Ask, context: Context) -> object:
+        if ask.request != "db":
+            return context.port(ask.request, ask.params)
+        if self._served is None:
+            from rota.executors.remote import Served
+
+            self._served = Served(context)
+        return self._served.do(ask.params)
 
     def send(self, message: Message) -> None:
         with self._sending:
@@ -271,14 +289,6 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
-
-
-def _value(ask: Ask, context: Context) -> object:
-    if ask.request == "db":
-        from rota.executors.remote import serve
-
-        return serve(context, ask.params)
-    return context.port(ask.request, ask.params)
 
 
 def _milliseconds(until: float | None) -> float | None:

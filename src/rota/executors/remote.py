@@ -7,8 +7,9 @@ whole tables (`df()`, `arrow()`, relations) needs a handler in the worker: `isol
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import RotaError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rota.executors.context import Context
 
 ROWS = 500  # in one answer
+AGAIN_SECONDS = 0.1
+CLEANUP_SECONDS = 5.0
 
 _packing = Packing()
 pack, unpack = _packing.pack, _packing.unpack
@@ -26,38 +29,91 @@ pack, unpack = _packing.pack, _packing.unpack
 # In the worker
 
 
-def serve(context: Context, params: dict[str, Any]) -> Any:
-    """Do what the child asks on the attempt's own connection. A fault of the database is an answer:
-    the child raises it by its own name."""
-    try:
-        return _serve(context, params)
-    except RotaError:
-        raise
-    except Exception as fault:
-        return {"fault": [type(fault).__name__, str(fault)]}
+class Served:
+    """What the child of one call asks for, done on the attempt's own connection.
 
+    The statement that runs when the attempt should end is interrupted, again and again, because an
+    interrupt that comes too early ends nothing. One that the handler begins after that, to clean
+    up, has `CLEANUP_SECONDS`: the child may be dead by then, and nobody wait for it."""
 
-def _serve(context: Context, params: dict[str, Any]) -> Any:
-    if params["do"] == "close":
-        context.close()
-        return None
-    first, connection = not context.has_db, context.db
-    if first:
-        context.on_stop(lambda reason: _interrupt(connection))
-    match params["do"]:
-        case "execute":
-            connection.execute(params["sql"], unpack(params["args"]))
-        case "executemany":
-            connection.executemany(params["sql"], unpack(params["args"]))
-        case _:
-            return {"rows": pack(connection.fetchmany(ROWS))}
-    columns = connection.description
-    return {"columns": columns and [[str(part) for part in column[:2]] for column in columns]}
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._changed = threading.Condition()
+        self._statement = 0
+        self._running = self._ended = False
+        context.on_stop(self._stop)
 
+    def do(self, params: dict[str, Any]) -> Any:
+        """A fault of the database is an answer: the child raises it by its own name."""
+        try:
+            return self._do(params)
+        except RotaError:
+            raise
+        except Exception as fault:
+            return {"fault": [type(fault).__name__, str(fault)]}
 
-def _interrupt(connection: Any) -> None:
-    with suppress(Exception):  # it has ended meanwhile
-        connection.interrupt()
+    def end(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _do(self, params: dict[str, Any]) -> Any:
+        if params["do"] == "close":
+            self.context.close()
+            return None
+        connection = self.context.db
+        match params["do"]:
+            case "execute":
+                with self._run():
+                    connection.execute(params["sql"], unpack(params["args"]))
+            case "executemany":
+                with self._run():
+                    connection.executemany(params["sql"], unpack(params["args"]))
+            case _:
+                with self._run():
+                    return {"rows": pack(connection.fetchmany(ROWS))}
+        columns = connection.description
+        return {"columns": columns and [[str(part) for part in column[:2]] for column in columns]}
+
+    @contextmanager
+    def _run(self) -> Iterator[None]:
+        with self._changed:
+            self._statement += 1
+            self._running = True
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running = False
+                self._changed.notify_all()
+
+    def _stop(self, reason: str) -> None:
+        with self._changed:
+            last = self._statement if self._running else 0
+        threading.Thread(
+            target=self._interrupt, args=(last,), name="rota-interrupt", daemon=True
+        ).start()
+
+    def _interrupt(self, last: int) -> None:
+        while statement := self._next():
+            patience = 0.0 if statement == last else CLEANUP_SECONDS
+            while not self._over(statement, patience):
+                with suppress(Exception):  # it has ended meanwhile
+                    self.context.db.interrupt()
+                patience = AGAIN_SECONDS
+
+    def _next(self) -> int:
+        """The statement that runs, or will; 0 once there is none to come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._running or self._ended)
+            return 0 if self._ended else self._statement
+
+    def _over(self, statement: int, within: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not self._running or self._statement != statement, within
+            )
 
 
 # In the child
