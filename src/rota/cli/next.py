@@ -14,8 +14,8 @@ from rota.cli.options import SHOW, Show
 from rota.cli.output import say, say_json, say_table
 from rota.cli.times import relative, wall_clock
 from rota.errors import Invalid
-from rota.flow.words import cron_in_words
 from rota.model.cron import Cron, parse_zone
+from rota.model.cron_words import cron_in_words
 from rota.model.duration import parse_instant
 from rota.model.limits import check_whole
 
@@ -76,8 +76,8 @@ def _times(cron: Cron, zone: ZoneInfo, dst: str, begin: datetime, count: int) ->
 
 
 def _say_times(cron: Cron, zone: ZoneInfo, dst: str, times: list[datetime]) -> None:
-    words, now = cron_in_words(cron), wall_clock()
-    say(f"{words} ({zone.key})" if words else f"{cron.text} ({zone.key})")
+    now = wall_clock()
+    say(f"{cron_in_words(cron)} ({zone.key})")
     say()
     notes = [cron.note(moment, zone, dst) for moment in times]
     rows: list[list[Any]] = [

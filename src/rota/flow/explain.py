@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Unknown
-from rota.flow.words import counted, cron_in_words
+from rota.flow.words import counted
 from rota.model.cron import parse_zone
+from rota.model.cron_words import cron_in_words
 from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.model.run import Run, slot_keys
@@ -123,7 +124,7 @@ def in_words(schedule: Schedule) -> str:
         case "cron":
             cron = schedule.calendar.cron
             assert cron is not None
-            return f"{cron_in_words(cron) or cron.text} ({schedule.timezone})"
+            return f"{cron_in_words(cron)} ({schedule.timezone})"
         case "every":
             tail = " after the end of each run" if schedule.delays else ""
             return f"Every {schedule.expr}{tail}"

@@ -21,7 +21,7 @@ from rota.model.cron_fields import (
 )
 
 _BEFORE_END = 30
-_LAST = 0  # stands for n: `LW` among the `nW`, `xL` among the `x#n`
+LAST = 0  # stands for n: `LW` among the `nW`, `xL` among the `x#n`
 _SIX_WEEKS = sum(1 << 7 * week for week in range(6))
 
 
@@ -31,7 +31,7 @@ class Days:
 
     numbers: int  # a mask
     from_end: tuple[int, ...]  # n for each L-n, 0 for L
-    working: tuple[int, ...]  # n for each nW, _LAST for LW
+    working: tuple[int, ...]  # n for each nW, LAST for LW
 
     @classmethod
     def parse(cls, text: str) -> Days:
@@ -40,7 +40,7 @@ class Days:
             if item == "L":
                 from_end.append(0)
             elif item == "LW":
-                working.append(_LAST)
+                working.append(LAST)
             elif match := re.fullmatch("L-([0-9]+)", item):
                 if not 1 <= int(match[1]) <= _BEFORE_END:
                     raise Invalid(f"day {item}; use L-1 to L-{_BEFORE_END}")
@@ -57,7 +57,7 @@ class Days:
             if before_end < length:
                 mask |= 1 << length - before_end
         for number in self.working:
-            day = length if number == _LAST else number
+            day = length if number == LAST else number
             if day <= length:
                 mask |= 1 << _nearest_working_day(day, first, length)
         return mask & _whole_month(length)
@@ -68,7 +68,7 @@ class Weekdays:
     """Days of the week."""
 
     every: int  # a mask
-    numbered: tuple[tuple[int, int], ...]  # (x, n) for each x#n, (x, _LAST) for xL
+    numbered: tuple[tuple[int, int], ...]  # (x, n) for each x#n, (x, LAST) for xL
 
     @classmethod
     def parse(cls, text: str) -> Weekdays:
@@ -79,7 +79,7 @@ class Weekdays:
                     raise Invalid(f"weekday {item}; use #1 to #5")
                 numbered.append((parse_value(WEEKDAY, match[1]) % 7, int(match[2])))
             elif match := re.fullmatch("([0-9A-Z]+)L", item):
-                numbered.append((parse_value(WEEKDAY, match[1]) % 7, _LAST))
+                numbered.append((parse_value(WEEKDAY, match[1]) % 7, LAST))
             else:
                 every |= parse_item(WEEKDAY, item)
         if every >> SUNDAY_AS_7 & 1:
@@ -90,7 +90,7 @@ class Weekdays:
         mask = self.every * _SIX_WEEKS >> first << 1
         for weekday, number in self.numbered:
             day = 1 + (weekday - first) % 7
-            weeks = (length - day) // 7 if number == _LAST else number - 1
+            weeks = (length - day) // 7 if number == LAST else number - 1
             mask |= 1 << day + 7 * weeks
         # The sixth week, and a fifth weekday, may lie past the end of the month.
         return mask & _whole_month(length)
