@@ -1,8 +1,8 @@
 """Run the long campaign of faults and write docs/reliability.md.
 
 The campaign is a plan of parts. What is done is remembered in build/faults/state.json, so that an
-interrupted campaign goes on where it was; a new commit begins anew. A part that fails leaves an
-archive with its seed, its history and the rows, and the line that runs it again:
+interrupted campaign goes on where it was; a change of what is on trial begins anew. A part that
+fails leaves an archive with its seed, its history and the rows, and the line that runs it again:
 
     python scripts/faults.py                                   all that is left of the plan
     python scripts/faults.py --minutes 20                      as much as fits
@@ -13,6 +13,7 @@ archive with its seed, its history and the rows, and the line that runs it again
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import logging
 import os
@@ -50,6 +51,9 @@ from tests.support.postgres import Cluster  # noqa: E402
 STATE = ARCHIVES / "state.json"
 PAGE = ROOT / "docs" / "reliability.md"
 SEEDS_AT_ONCE = 1_000
+# What is on trial: all of Rota but what no process of the campaign loads, and the trial itself.
+TRIED = ("src/rota/", "tests/fault", "tests/simulation", "tests/support")
+NOT_TRIED = {f"src/rota/{name}" for name in ("cli", "door", "jobsd", "web")}
 
 
 @dataclass(frozen=True, order=True)
@@ -126,14 +130,14 @@ def is_alone(task: Task) -> bool:
 
 
 class State:
-    """What has been done with this commit."""
+    """What has been done with this code: a commit that changes none of it goes on."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._guard = threading.Lock()
         self.about = about()
         found = json.loads(path.read_text()) if path.exists() else {}
-        same = found.get("about", {}).get("commit") == self.about["commit"]
+        same = found.get("about", {}).get("tried") == self.about["tried"]
         self.results: list[dict[str, Any]] = found["results"] if same else []
 
     def done(self) -> set[Task]:
@@ -167,9 +171,12 @@ def about() -> dict[str, str]:
 
     # A page must not name a commit that is not what was run.
     assert Path(rota.__file__).is_relative_to(ROOT), f"{rota.__file__} is not the Rota of {ROOT}"
-    changed = " with changes" if git("status", "--porcelain", "--", "src", "tests/fault") else ""
+    changed = " with changes" if git("status", "--porcelain", "--", *TRIED) else ""
+    tree = git("ls-tree", "HEAD", *TRIED).splitlines()
+    tried = "\n".join(line for line in tree if line.partition("\t")[2] not in NOT_TRIED)
     return {
         "commit": git("rev-parse", "--short=12", "HEAD") + changed,
+        "tried": hashlib.sha256(tried.encode()).hexdigest()[:12] + changed,
         "rota": VERSION,
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
