@@ -98,6 +98,16 @@ def test_an_edit_of_what_somebody_else_changed_is_refused(site: Site, new_tab: O
     assert site.get("/schedules/bulk-0")["expr"] == "1d"
 
 
+def test_the_title_of_a_time_tells_it_on_the_clock_of_the_schedule(
+    site: Site, new_tab: Opening
+) -> None:
+    page = new_tab(site, "viewer").open("/schedules?q=report").page
+    at = page.locator("tbody time").first
+    expect(at).to_have_attribute("title", re.compile(r" 06:30:00 America/New_York\n.*\(UTC .*\)$"))
+    page = new_tab(site, "viewer").open("/schedules?q=hourly").page
+    expect(page.locator("tbody time").first).not_to_have_attribute("title", re.compile("\n"))
+
+
 def test_the_next_ten_times_and_the_ledger_are_there(site: Site, new_tab: Opening) -> None:
     tab = new_tab(site, "operator").open("/schedules/daily%2Freport")
     expect(tab.page.locator(".times li")).to_have_count(10)

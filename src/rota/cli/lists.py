@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from cyclopts import Parameter
 
@@ -13,7 +14,7 @@ from rota.cli.options import HERE, Where
 from rota.cli.output import note, one_line, say_json, say_table
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
-from rota.cli.times import spent, took, when, zone_name
+from rota.cli.times import spent, took, when, zone_name, zone_of
 from rota.errors import Unknown
 from rota.flow.control import Control
 from rota.flow.explain import LIVE
@@ -231,15 +232,18 @@ def is_alive(worker: dict[str, Any], now: datetime) -> bool:
     return bool(now - worker["seen_at"] <= LIVE)
 
 
-def say_runs(found: list[Run], now: datetime, *, empty: str = "") -> None:
+def say_runs(
+    found: list[Run], now: datetime, *, zone: ZoneInfo | None = None, empty: str = ""
+) -> None:
+    """`zone`: of the one schedule that made them all."""
     say_table(
-        ("id", "job", "state", f"due ({zone_name(now)})", "took", "attempt", "note"),
+        ("id", "job", "state", f"due ({zone_name(now, zone)})", "took", "attempt", "note"),
         (
             (
                 run.id,
                 run.job,
                 run.state,
-                when(run.due_at, now),
+                when(run.due_at, now, zone),
                 took(run.started_at, now if run.state == RUNNING else run.finished_at),
                 run.attempt,
                 error_line(run.error or run.reason),
@@ -259,8 +263,8 @@ def say_schedules(found: list[Schedule], now: datetime, *, empty: str = "") -> N
                 one.job,
                 one.described(),
                 one.status,
-                when(one.next_fire_at, now) if one.status == "ACTIVE" else None,
-                None if one.last_fired_at is None else when(one.last_fired_at, now),
+                when(one.next_fire_at, now, zone_of(one)) if one.status == "ACTIVE" else None,
+                None if one.last_fired_at is None else when(one.last_fired_at, now, zone_of(one)),
                 error_line(one.error or one.paused_reason),
             )
             for one in found

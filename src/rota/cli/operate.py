@@ -14,7 +14,7 @@ from rota.cli.options import HERE, ONE, Many, Where
 from rota.cli.output import note, one_line, say, say_json
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import operating
-from rota.cli.times import when, zone_name
+from rota.cli.times import when, zone_of
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
 from rota.model.limits import PAGE
@@ -259,8 +259,7 @@ def _run_meant(control: Control, text: str) -> Run:
 def _resumed(control: Control, schedule: Schedule) -> str:
     if schedule.next_fire_at is None:
         return f"schedule {schedule.name} is resumed, but finished: {schedule.state}"
-    now = control.now()
-    fires = f"{when(schedule.next_fire_at, now)} {zone_name(now)}"
+    fires = when(schedule.next_fire_at, control.now(), zone_of(schedule), named=True)
     return f"schedule {schedule.name} is resumed and fires {fires}"
 
 

@@ -13,7 +13,7 @@ from rota.cli.options import HERE, Where
 from rota.cli.output import say, say_json
 from rota.cli.records import schedule_record
 from rota.cli.store import operating, settings_of
-from rota.cli.times import when
+from rota.cli.times import when, zone_of
 from rota.errors import Invalid
 from rota.flow.control import Control
 from rota.model.duration import format_duration, parse_duration, parse_instant
@@ -151,8 +151,9 @@ def schedule(
     same = before is not None and before.definition() == saved.definition()
     done = "created" if before is None else "unchanged" if same else "changed"
     active = saved.status == "ACTIVE"
-    fires = f"next {when(saved.next_fire_at, now)}" if active else saved.status.lower()
-    say(f"schedule {name} is {done}: {saved.described()}, {fires}")
+    fires = when(saved.next_fire_at, now, zone_of(saved), named=True)
+    told = f"next {fires}" if active else saved.status.lower()
+    say(f"schedule {name} is {done}: {saved.described()}, {told}")
 
 
 def _wanted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from cyclopts import Parameter
 
@@ -19,7 +20,7 @@ from rota.cli.records import (
 )
 from rota.cli.show_run import show_run, shown
 from rota.cli.store import reading
-from rota.cli.times import when, zone_name
+from rota.cli.times import when, zone_name, zone_of
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
 from rota.flow.control_runs import SHORTEST_ID
@@ -92,11 +93,11 @@ def _show_named(
         _say_job(job, answer["job"], schedules if schedule is None else [], now)
     if runs:
         say_heading("Last runs")
-        say_runs(runs, now)
+        say_runs(runs, now, zone=None if schedule is None else zone_of(schedule))
 
 
 def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> None:
-    record = answer["schedule"]
+    record, zone = answer["schedule"], zone_of(schedule)
     defaults = Schedule(
         name=schedule.name, job=schedule.job, kind=schedule.kind, expr=schedule.expr
     ).definition()
@@ -119,13 +120,15 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
             **options,
             "last fired": None
             if schedule.last_fired_at is None
-            else when(schedule.last_fired_at, now),
-            "created": None if schedule.created_at is None else when(schedule.created_at, now),
+            else when(schedule.last_fired_at, now, zone, named=True),
+            "created": None
+            if schedule.created_at is None
+            else when(schedule.created_at, now, named=True),
         }
     )
-    say_heading(f"Next times ({zone_name(now)})")
+    say_heading(f"Next times ({zone_name(now, zone)})")
     for time in answer["next"]:
-        say(f"  {when(time['at'], now)}" + (f"  {time['note']}" if time["note"] else ""))
+        say(f"  {when(time['at'], now, zone)}" + (f"  {time['note']}" if time["note"] else ""))
     if not answer["next"]:
         waits = record["status"] == "ACTIVE"
         told = "known when its run ends" if waits else f"the schedule is {record['status'].lower()}"
@@ -134,17 +137,17 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
         say_heading("Why it is not running now")
         for reason in answer["reasons"]:
             say(f"  {one_line(reason)}")
-    _say_past(answer, now)
+    _say_past(answer, now, zone)
 
 
-def _say_past(answer: dict[str, Any], now: datetime) -> None:
+def _say_past(answer: dict[str, Any], now: datetime, zone: ZoneInfo | None) -> None:
     if answer["occurrences"]:
         say_heading("Last occurrences")
         say_table(
-            (f"occurrence ({zone_name(now)})", "outcome", "count", "reason", "run"),
+            (f"occurrence ({zone_name(now, zone)})", "outcome", "count", "reason", "run"),
             (
                 (
-                    when(row["occurrence"], now),
+                    when(row["occurrence"], now, zone),
                     row["outcome"],
                     row["count"],
                     row["reason"],
@@ -188,7 +191,9 @@ def _say_job(defined: Job, job: dict[str, Any], schedules: list[Schedule], now: 
             "enabled": None if job["enabled"] else "no",
             "error": job["error"],
             "version": job["version"],
-            "since": None if job["version_at"] is None else when(job["version_at"], now),
+            "since": None
+            if job["version_at"] is None
+            else when(job["version_at"], now, named=True),
         }
     )
     if schedules:
@@ -232,5 +237,5 @@ def _difference(row: dict[str, Any]) -> str:
 def _paused(schedule: Schedule, now: datetime) -> str | None:
     if not schedule.paused or schedule.paused_at is None:
         return None
-    told = f"{when(schedule.paused_at, now)} by {schedule.paused_by}"
+    told = f"{when(schedule.paused_at, now, named=True)} by {schedule.paused_by}"
     return told + (f": {schedule.paused_reason}" if schedule.paused_reason else "")

@@ -34,9 +34,9 @@ def show_run(control: Control, run: Run, now: datetime, where: Where) -> None:
             "reason": run.reason,
             "queue": run.queue,
             "priority": run.priority or None,
-            "due": when(run.due_at, now),
-            "started": None if run.started_at is None else when(run.started_at, now),
-            "finished": None if run.finished_at is None else when(run.finished_at, now),
+            "due": when(run.due_at, now, named=True),
+            "started": None if run.started_at is None else when(run.started_at, now, named=True),
+            "finished": None if run.finished_at is None else when(run.finished_at, now, named=True),
             "took": None if run.finished_at is None else took(run.started_at, run.finished_at),
             "attempt": f"{run.attempt} ({run.failures} of at most {run.max_attempts} failures)",
             "lost": run.lost or None,
@@ -127,7 +127,7 @@ def _log_tail(control: Control, run: Run) -> list[dict[str, Any]]:
 
 
 def _asked(moment: datetime | None, now: datetime) -> str | None:
-    return None if moment is None else f"asked for {when(moment, now)}"
+    return None if moment is None else f"asked for {when(moment, now, named=True)}"
 
 
 def shown(value: Any) -> str | None:

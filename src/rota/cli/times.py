@@ -1,22 +1,30 @@
-"""Instants and durations as people read them: relative first, the absolute beside it."""
+"""Instants and durations as people read them: relative first, the absolute beside it.
+
+What belongs to one schedule is told on the clock of its own zone, everything else on that of this
+machine. An hour without a zone beside it is always this machine's, as the heading says.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
 
-from rota.model.schedule import WAITING_FOR_RUN
+from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 NOTHING = "-"
 
 
-def when(moment: datetime | None, now: datetime) -> str:
-    """`in 5 min (14:03:22)`; the clock is this machine's, and other days show their date."""
+def when(
+    moment: datetime | None, now: datetime, zone: tzinfo | None = None, *, named: bool = False
+) -> str:
+    """`in 5 min (14:03:22)`; other days show their date, and `zone` its name where it differs from
+    this machine's. `named`: always a name, for where no heading has one."""
     if moment is None:
         return NOTHING
     if moment >= WAITING_FOR_RUN:
         return "after its run ends"
-    return f"{relative(moment, now)} ({absolute(moment, now)})"
+    return f"{relative(moment, now)} ({absolute(moment, now, zone, named=named)})"
 
 
 def relative(moment: datetime, now: datetime) -> str:
@@ -28,14 +36,28 @@ def relative(moment: datetime, now: datetime) -> str:
     return f"in {span}" if distance > timedelta(0) else f"{span} ago"
 
 
-def absolute(moment: datetime, now: datetime) -> str:
-    local, today = moment.astimezone(), now.astimezone().date()
-    return local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M:%S")
+def absolute(
+    moment: datetime, now: datetime, zone: tzinfo | None = None, *, named: bool = False
+) -> str:
+    local, today = moment.astimezone(zone), now.astimezone(zone).date()
+    told = local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M:%S")
+    # Also where this machine's clock will have been changed by then: the heading is of today.
+    if named or local.utcoffset() != now.astimezone().utcoffset():
+        told += f" {local.tzname()}"
+    return told
 
 
-def zone_name(now: datetime) -> str:
-    """The zone of `absolute`, for the head of a column."""
-    return now.astimezone().tzname() or "local"
+def zone_name(now: datetime, zone: ZoneInfo | None = None) -> str:
+    """The zone of `absolute`, for a heading."""
+    return now.astimezone().tzname() or "local" if zone is None else zone.key
+
+
+def zone_of(schedule: Schedule) -> ZoneInfo | None:
+    """The one whose clock its times are on; None where it has no such clock, or is broken."""
+    if schedule.error is not None:
+        return None
+    zone: ZoneInfo | None = schedule.calendar.zone
+    return zone
 
 
 def took(start: datetime | None, end: datetime | None) -> str:

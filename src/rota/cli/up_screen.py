@@ -8,7 +8,7 @@ from typing import Any
 from rota.app import Rota
 from rota.cli.lists import is_alive
 from rota.cli.output import clean, paint, say_painted
-from rota.cli.times import when, zone_name
+from rota.cli.times import when, zone_of
 from rota.config import Settings
 from rota.flow.service import WEB
 from rota.model.duration import format_duration
@@ -126,7 +126,7 @@ def _schedules(app: Rota, schedules: Sequence[Schedule]) -> list[str]:
     lines = [
         f"{one.name:<{name_width}}  {one.described():<{what_width}}  "
         + (
-            f"{when(one.next_fire_at, now)} {zone_name(now)}"
+            when(one.next_fire_at, now, zone_of(one), named=True)
             if one.status == "ACTIVE"
             else one.status
         )

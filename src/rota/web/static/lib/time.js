@@ -50,6 +50,21 @@ export function absolute(at) {
   return `${day(date)} ${second(date)} ${zone(date)} (UTC ${utc.slice(0, 10)} ${utc.slice(11, 19)})`;
 }
 
+// On the clock of another zone, with its name; nothing where the browser does not know it.
+const clocks = new Map(); // dear to make, and a countdown asks every second
+export function elsewhere(at, name) {
+  if (!clocks.has(name)) clocks.set(name, clock(name));
+  const own = clocks.get(name);
+  return own === null ? "" : `${own.format(at)} ${name}`;
+}
+function clock(name) {
+  try {
+    return new Intl.DateTimeFormat("sv-SE", { timeZone: name, dateStyle: "short", timeStyle: "medium" });
+  } catch {
+    return null;
+  }
+}
+
 // Short, for tables: the time alone if it is today.
 export function stamp(at, now) {
   const date = new Date(at);

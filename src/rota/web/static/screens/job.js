@@ -104,7 +104,7 @@ function Schedules({ job }) {
       ? html`<${Empty} title="No schedule">It runs when it is asked to. To give it one: <code>rota schedule NAME --job ${job.name} --cron "0 3 * * *"</code><//>`
       : html`<ul class="lines">${data.items.map((one) => html`<li key=${one.name}>
           <span class="grow">${scheduleLink(one.name)}<br /><small class="muted">${one.words}</small></span>
-          ${one.status === "ACTIVE" ? html`<span class="number"><${When} at=${one.next_fire_at} as="countdown" none="after its run" /></span>`
+          ${one.status === "ACTIVE" ? html`<span class="number"><${When} at=${one.next_fire_at} of=${one} as="countdown" none="after its run" /></span>`
             : html`<${Badge} state=${one.status} title=${one.paused_reason ?? one.error} />`}</li>`)}
         ${data.next !== null && html`<li><a href=${href("/schedules", { q: job.name })}>more</a></li>`}</ul>`}
   <//>`;

@@ -40,7 +40,7 @@ export default function Schedules({ query }) {
     { label: "When", cell: (one) => html`<span title=${`${one.kind} ${one.expr} ${one.timezone}`}>${one.words}</span>` },
     { label: "Next", fit: true, sort: "next", cell: (one) => html`<${Next} one=${one} />` },
     { label: "Last 30", fit: true, cell: (one) => html`<${Strip} outcomes=${one.recent} label=${`Last outcomes of ${one.name}`} />` },
-    { label: "Last", fit: true, sort: "last", cell: (one) => html`<${When} at=${one.last_fired_at} none="never" />` },
+    { label: "Last", fit: true, sort: "last", cell: (one) => html`<${When} at=${one.last_fired_at} of=${one} none="never" />` },
     ...(operator ? [{ label: "", fit: true, cell: (one) => html`<${Switch} one=${one} done=${reload} />` }] : []),
   ];
   const filtered = q || status || job;
@@ -73,7 +73,7 @@ export function Status({ one }) {
 function Next({ one }) {
   if (one.waits_for_run) return html`<span class="muted">after its run ends</span>`;
   if (one.status !== "ACTIVE") return html`<span class="muted">${one.status === "FINISHED" ? "never again" : `not while ${one.status.toLowerCase()}`}</span>`;
-  return html`<b><${When} at=${one.next_fire_at} as="countdown" /></b>`;
+  return html`<b><${When} at=${one.next_fire_at} of=${one} as="countdown" /></b>`;
 }
 
 export async function pause(one) {
