@@ -93,6 +93,33 @@ def test_all_of_them_let_their_runs_end(up: Up, cli: Cli) -> None:
     assert cli("workers", "--json").json == []
 
 
+def test_each_says_what_its_runs_do_in_the_same_words(up: Up, cli: Cli) -> None:
+    wait_until(three(cli))
+    for _ in range(20):
+        cli("enqueue", "slow")
+    wait_until(lambda: len({process for process, _ in begun()}) == 3)
+    one_of_each = dict(begun())
+    for run in one_of_each.values():
+        up.wait_for("slow", "started", run)
+    Path("go").touch()
+    for run in one_of_each.values():
+        up.wait_for("slow", "succeeded in", run)
+    code, told = up.stop()
+    assert code == 0
+    assert told.count("Ctrl-C") == 1, "one screen"
+    ends = [line for line in up.lines if "stopping; nothing" in line or line.endswith("stopped")]
+    assert len(ends) == 2, up.lines
+
+
+def test_an_edit_that_all_of_them_see_is_told_once(up: Up, cli: Cli) -> None:
+    wait_until(three(cli))
+    Path("jobs.d").mkdir()
+    Path("jobs.d/hello.py").write_text("schedule = False\n\ndef run(ctx): ...\n")
+    wait_until(lambda: all("hello" in one["jobs"] for one in cli("workers", "--json").json))
+    up.stop()
+    assert len([line for line in up.lines if "job hello is new" in line]) == 1, up.lines
+
+
 def test_they_end_when_the_first_one_is_killed(up: Up, cli: Cli) -> None:
     wait_until(three(cli))
     others = pids(cli) - {up.process.pid}

@@ -83,7 +83,8 @@ def up(
         text, or json: one object a line.
     """
     level = log_level or ("warning" if quiet else "info")
-    set_up_logging(level, as_json=where.json or choose_format(log_format) == "json")
+    as_json = where.json or choose_format(log_format) == "json"
+    set_up_logging(level, as_json=as_json, sibling=sibling)
     parts = _parts(only)
     usual = _usual_database()
     told = {
@@ -111,14 +112,15 @@ def up(
         if WEB in parts:
             parts, web = _prepare_web(app, parts, only)
         if not quiet:
-            RunLines(app)
+            RunLines(app, sibling=sibling)
+        if not quiet and not sibling:
             _introduce(app, address, parts, where, usual, web, processes)
         telling = Telling(app.counters) if sibling else None
         if sibling:
             end_with_parent()
         siblings = Siblings(
             processes - 1,
-            _as_worker(address, told, level, where, log_format),
+            _as_worker(address, told, level, where, log_format, quiet=quiet),
             {} if where.database is None else {"ROTA_DATABASE": where.database},
             app.counters,
         )
@@ -135,7 +137,7 @@ def up(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if not quiet:
+    if not quiet and not sibling:
         logging.getLogger("rota.up").info("stopped")
     return OK
 
@@ -202,14 +204,18 @@ def _refuse_second(app: Rota) -> None:
 
 
 def _as_worker(
-    address: str | None, told: dict[str, Any], level: str, where: Where, log_format: str
+    address: str | None,
+    told: dict[str, Any],
+    level: str,
+    where: Where,
+    log_format: str,
+    *,
+    quiet: bool,
 ) -> list[str]:
-    """The arguments of a process that works beside this one. It says only what goes wrong. The
+    """The arguments of a process that works beside this one, and says as much of its runs. The
     database is not among them: everybody can read the arguments of a process."""
-    quiet = level if level in ("error", "debug") else "warning"
-    made = ["--only", "worker", "--sibling", "--log-level", quiet]
-    if level != "debug":
-        made.append("--quiet")
+    made = ["--only", "worker", "--sibling", "--log-level", level]
+    made += ["--quiet"] if quiet else []
     made += [] if address is None else [address]
     made += [] if where.config is None else ["--config", str(where.config)]
     made += ["--json"] if where.json else ["--log-format", log_format]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from rota.app import Rota
@@ -31,8 +31,9 @@ _PLAIN = logging.Formatter()
 log = logging.getLogger("rota.up")
 
 
-def set_up_logging(level: str, *, as_json: bool) -> None:
-    """Before the app is imported, so that its own logging comes out the same way."""
+def set_up_logging(level: str, *, as_json: bool, sibling: bool = False) -> None:
+    """Before the app is imported, so that its own logging comes out the same way. A sibling sees
+    the same edits in the folder as the process that started it, which tells them."""
     if level not in LEVELS:
         raise Invalid(f"log level {level!r} is unknown; use {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
@@ -43,6 +44,8 @@ def set_up_logging(level: str, *, as_json: bool) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("rota").setLevel(level.upper())
+    if sibling and level == "info":
+        logging.getLogger("rota.jobsd").setLevel(logging.WARNING)
 
 
 def choose_format(name: str) -> str:
@@ -99,8 +102,8 @@ class JsonLines(logging.Formatter):
 class RunLines:
     """Listens to the app, writes its lines, and knows what is under way."""
 
-    def __init__(self, app: Rota) -> None:
-        self.app = app
+    def __init__(self, app: Rota, *, sibling: bool = False) -> None:
+        self.app, self.sibling = app, sibling
         HumanLines.width = max([8, *(min(JOB_WIDTH, len(job.name)) for job in app.jobs())])
         badly = {f"attempt.{how}": self._ended_badly(how, words) for how, words in _ENDS.items()}
         lines = {"attempt.started": self._started, "attempt.succeeded": self._ended, **badly}
@@ -132,13 +135,14 @@ class RunLines:
         _say("job.failed", event, told, colour="red")
 
     def _explain_stopping(self, record: logging.LogRecord) -> bool:
-        if record.msg == "stopping":
-            record.msg = f"stopping; {self.waits_for()}"
-        return True
-
-    def waits_for(self) -> str:
-        """What a stop has to wait for, and for how long."""
+        if record.msg != "stopping":
+            return True
         under_way = self.app.under_way()
+        record.msg = f"stopping; {self.waits_for(under_way)}"
+        return bool(under_way) or not self.sibling  # the first one says that all stop
+
+    def waits_for(self, under_way: Sequence[str]) -> str:
+        """What a stop has to wait for, and for how long."""
         names, count = sorted(set(under_way)), len(under_way)
         if not count:
             return "nothing is under way"
