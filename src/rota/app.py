@@ -22,9 +22,11 @@ from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from rota.config import Settings, load_settings
+from rota import config
+from rota.config import Settings, Switch, load_settings
 from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable
 from rota.executors.loading import in_script_of_child
 from rota.executors.protocol import Executor, HearsTermination
@@ -79,6 +81,8 @@ class Rota:
         self, database: str | None = None, *, storage: Storage | None = None, **settings: Any
     ) -> None:
         self.settings: Settings = load_settings({"database": database, **settings})
+        # Where the scheduler is switched while it runs; None where the program says it itself.
+        self.settings_file = None if "scheduler" in settings else Path(config.FILE).absolute()
         self.events = Events()
         self.counters = Counters()
         self.executors = Registry(
@@ -173,7 +177,12 @@ class Rota:
             planned = timing and self._make_schedule(called, made, timing, own)
             self.add_job(made, function)
             if planned:
-                self._add_schedule(planned)
+                try:
+                    self._add_schedule(planned)
+                except BaseException:  # of the store of a running app: it may be tried again
+                    self._jobs.pop(called, None)
+                    self._saved.discard(f"job {called}")
+                    raise
             return Task(self, made, function)
 
         return define
@@ -385,8 +394,8 @@ class Rota:
                 refuse_unknown(options, _ENQUEUE_OPTIONS)
                 chosen = Options(**options)
         made = self._enqueuer.many(job, payloads, chosen, connection=connection, notify=notify)
-        if self._service is not None and (chosen.delay is not None or chosen.at is not None):
-            self._service.wake_all()  # the loop that promotes sleeps until what it knows is due
+        if chosen.delay is not None or chosen.at is not None:
+            self._wake_all()  # the loop that promotes sleeps until what it knows is due
         return made
 
     @functools.cached_property
@@ -526,7 +535,8 @@ class Rota:
         own = {} if self._folder is None else self._folder.status()
         own |= {} if self._door is None else {"door": self._door.error}
         own |= {} if self._web is None else {"web": self._web.error}
-        return {} if self._service is None else {**self._service.health(), **own}
+        service = self._service
+        return {} if service is None else {**service.health(), **own}
 
     def problems(self) -> list[str]:
         """What is wrong with the files of jobs, in a line each."""
@@ -584,7 +594,7 @@ class Rota:
         with self._guard:
             new = [
                 job
-                for name, job in self._jobs.items()
+                for name, job in list(self._jobs.items())  # `Learn` adds its own meanwhile
                 if name not in self._filed and f"job {name}" not in self._saved
             ]
             if new:
@@ -632,8 +642,6 @@ class Rota:
 
     def _service_options(self, parts: tuple[str, ...]) -> ServiceOptions:
         settings = self.settings
-        if not settings.scheduler.enabled:
-            parts = tuple(part for part in parts if part != "scheduler")
         return ServiceOptions(
             parts=parts,
             slots=settings.slots,
@@ -643,18 +651,24 @@ class Rota:
             origin=settings.origin if self._folder is None else settings.file_origin,
             target=self.targets,
             retention=self._retention(),
+            enabled=Switch(settings.scheduler.enabled, self.settings_file),
             pace=settings.scheduler.pace,
             max_fires_per_tick=settings.scheduler.max_fires_per_tick,
             start_delay=settings.scheduler.start_delay,
         )
 
+    # `_service` is read once: a stop in another thread takes it away.
+
     def _enqueued(self) -> None:
-        if self._service is not None:
-            self._service.wake_worker()
+        if (service := self._service) is not None:
+            service.wake_worker()
+
+    def _wake_all(self) -> None:
+        if (service := self._service) is not None:
+            service.wake_all()
 
     def _changed(self) -> None:
-        if self._service is not None:
-            self._service.wake_all()
+        self._wake_all()
         self.storage.notify()
 
 

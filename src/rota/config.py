@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -21,9 +23,12 @@ from rota.model.retention import RETENTION
 from rota.model.secrets import know
 from rota.model.url import check_url
 
+log = logging.getLogger("rota.config")
+
 FILE = "rota.toml"
 JOBS_DIR = "jobs.d"
 MAX_SLOTS = 10_000
+SETTLED_SECONDS = 1.0  # a file that changed within this may be half written
 PORT = 7682
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 # Settings that no single variable of the environment can hold.
@@ -106,7 +111,8 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """`pace` is the longest sleep between looks, `max_fires_per_tick` a safety valve (0 = off)."""
+    """`pace` is the longest sleep between looks, `max_fires_per_tick` a safety valve (0 = off).
+    `enabled` is live: whoever fires asks a `Switch`, which looks at the file of settings."""
 
     enabled: bool = True
     pace: timedelta = timedelta(seconds=60)
@@ -142,6 +148,50 @@ def load_settings(
     if all(one is None or isinstance(one, Mapping) for one in switches):
         told["executors"] = {name: value for one in switches for name, value in (one or {}).items()}
     return make_settings(told)
+
+
+class Switch:
+    """`scheduler.enabled` as the file of settings has it now. One that is being written, or that
+    nobody can read, changes nothing; without a file it stays as it is."""
+
+    def __init__(self, enabled: bool, file: Path | None) -> None:
+        self._enabled, self._file = enabled, file
+        self._seen: float | None = None  # when the file was changed
+        self._since = 0.0  # when we saw that
+        self._read = True
+
+    def __call__(self) -> bool:
+        if self._file is not None:
+            self._look(self._file)
+        return self._enabled
+
+    def _look(self, file: Path) -> None:
+        try:
+            changed_at = os.stat(file).st_mtime
+        except OSError:
+            changed_at = 0.0
+        if changed_at != self._seen:
+            self._seen, self._since, self._read = changed_at, time.monotonic(), False
+        if self._read:
+            return
+        age = max(time.monotonic() - self._since, time.time() - changed_at if changed_at else 0.0)
+        if age >= SETTLED_SECONDS:
+            self._read = True
+            self._take(file)
+
+    def _take(self, file: Path) -> None:
+        before = self._enabled
+        try:
+            told = _from_file(file) if file.exists() else {}
+            self._enabled = _convert("scheduler", told.get("scheduler", {})).enabled
+        except Invalid as problem:
+            log.warning("the scheduler stays %s: %s", _on(before), problem)
+        if self._enabled != before:
+            log.warning("the scheduler is %s now, by %s", _on(self._enabled), file)
+
+
+def _on(enabled: bool) -> str:
+    return "on" if enabled else "off"
 
 
 def make_settings(told: Mapping[str, Any]) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -369,3 +370,57 @@ def test_ended_runs_leave_nothing_to_the_collector(app: rota.Rota) -> None:
 
 def contexts() -> int:
     return sum(type(one) is rota.Context for one in gc.get_objects())
+
+
+def test_a_file_switches_the_scheduler_of_a_running_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("rota.toml")
+    times = iter(range(1, 10))
+
+    def switch(enabled: str) -> None:
+        file.write_text(f"[scheduler]\nenabled = {enabled}\n")
+        long_ago = time.time() - 100 + next(times)  # or it would be taken for half written
+        os.utime(file, (long_ago, long_ago))
+
+    switch("false")
+    app = rota.Rota("sqlite:///rota.db")
+
+    @app.job(every="100ms")
+    def tick() -> None: ...
+
+    def occurrences() -> int:
+        return len(app.control.occurrences("tick"))
+
+    app.start()
+    try:
+        switch("true")
+        wait_until(lambda: occurrences() > 2, "the first ticks")
+        switch("false")
+        wait_until(lambda: "the scheduler is off now" in caplog.text, "off")
+        seen = occurrences()
+        run = app.enqueue("tick", delay="400ms")
+        wait_until(lambda: app.storage.run(run.id).state == "succeeded", "a run meanwhile")
+        assert occurrences() == seen
+        switch("true")
+        wait_until(lambda: occurrences() > seen, "on again")
+    finally:
+        app.stop()
+
+
+def test_a_job_whose_schedule_could_not_be_kept_may_be_defined_again(
+    app: rota.Rota, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.start()
+
+    def away(*_: object, **__: object) -> None:
+        raise rota.Unavailable("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app.storage, "put_schedule", away)
+        with pytest.raises(rota.Unavailable):
+            app.job("late", every="1h")(handlers.pid)
+    again = app.job("late", every="1h")(handlers.pid)
+    assert watch.end(again.enqueue().id).state == "succeeded"
+    assert [one.name for one in app.control.schedules()] == ["late"]

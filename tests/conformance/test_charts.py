@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rota.flow.charts import percentile
 from rota.storage.protocol import Storage
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -136,3 +137,13 @@ def test_pages_of_schedules_join_up(store: Store, clock: VirtualClock, sort: str
         key, name = page[-1][0], page[-1][1].name
     assert seen == find(store, sort=sort)
     assert sorted(seen) == [f"s{number}" for number in range(7)]
+
+
+def test_a_percentile_is_the_smallest_that_so_many_do_not_exceed() -> None:
+    twenty = [float(value) for value in range(1, 21)]
+    assert [percentile(twenty, share) for share in (0.5, 0.95, 0.99)] == [10.0, 19.0, 20.0]
+    assert [percentile([1.0, 2.0], 0.5), percentile([3.0], 0.95), percentile([], 0.5)] == [
+        1,
+        3,
+        None,
+    ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rota.config import Executors, Scheduler, Settings, load_settings, make_settings
+from rota.app import Rota
+from rota.config import Executors, Scheduler, Settings, Switch, load_settings, make_settings
 from rota.errors import Invalid
 
 
@@ -86,6 +89,40 @@ def test_tables_of_the_file(file: Path) -> None:
     assert settings.scheduler == Scheduler(
         enabled=False, pace=timedelta(0, 5), max_fires_per_tick=9, start_delay=timedelta(0, 1)
     )
+
+
+def write(file: Path, text: str, *, seconds_ago: float = 60.0) -> None:
+    """A file that was changed long ago is whole."""
+    file.write_text(text)
+    at = time.time() - seconds_ago
+    os.utime(file, (at, at))
+
+
+def test_the_scheduler_is_switched_by_its_file(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(file, "[scheduler]\nenabled = true", seconds_ago=100)
+    enabled = Switch(True, file)
+    assert enabled()
+    write(file, "[scheduler]\nenabled = false", seconds_ago=90)
+    assert not enabled()
+    assert "the scheduler is off now" in caplog.text
+    write(file, "[scheduler]\nenabled = tr", seconds_ago=80)
+    assert not enabled()
+    assert "the scheduler stays off" in caplog.text
+    write(file, "", seconds_ago=0)
+    assert not enabled(), "it may be half written"
+    write(file, "", seconds_ago=70)
+    assert enabled(), "as without the setting"
+
+
+def test_what_the_program_says_is_not_switched_by_a_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    assert Rota("sqlite://:memory:").settings_file == file
+    assert Rota("sqlite://:memory:", scheduler={"enabled": False}).settings_file is None
+    assert not Switch(False, None)()
 
 
 def test_executors_are_switched_on_one_by_one(file: Path) -> None:

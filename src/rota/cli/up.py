@@ -148,6 +148,8 @@ def _app(address: str | None, told: dict[str, Any], where: Where, *, debug: bool
     if address is None:
         app = Rota()
         app.settings = replace(settings_of(where), **flags)
+        if where.config is not None:
+            app.settings_file = where.config.absolute()
         return app
     if where.config is not None:
         settings_of(where)  # says what is wrong with the file, before anything is imported

@@ -6,6 +6,7 @@ is told of single runs is told of the latest so many, and the answer says how ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -159,7 +160,7 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
     """The smallest value that so many of them do not exceed."""
     if not ordered:
         return None
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def _seconds(begin: datetime, end: datetime) -> float:

@@ -29,6 +29,7 @@ log = logging.getLogger("rota.fire")
 BATCH = 1_000
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
+OFF_PAUSE = 1.0  # switched off: how long until it is asked again
 LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is made again
 MOST_RUNS = 1_000  # in one transaction
 
@@ -45,6 +46,7 @@ class Fire:
         *,
         monotonic: Callable[[], float],
         fired: Callable[[], None],
+        enabled: Callable[[], bool] = lambda: True,
         pace: float = 60.0,
         batch: int = BATCH,
         max_fires_per_tick: int = 0,
@@ -54,7 +56,7 @@ class Fire:
     ) -> None:
         self.counters = counters or Counters()
         self.storage, self.monotonic, self.fired = storage, monotonic, fired
-        self.pace = pace
+        self.enabled, self.pace = enabled, pace
         self.batch = min(batch, max_fires_per_tick) if max_fires_per_tick else batch
         self.limited = bool(max_fires_per_tick)
         self.most_runs = max_fires_per_tick or MOST_RUNS
@@ -70,6 +72,9 @@ class Fire:
         early = self.begins_at - self.monotonic()
         if early > 0:
             return early
+        if not self.enabled():
+            self.coming = None
+            return OFF_PAUSE
         coming, self.coming = self.coming, None
         if coming is not None and 0 <= self.monotonic() - coming.at < LATEST_SECONDS:
             self._fire(coming.plans, coming.jobs)

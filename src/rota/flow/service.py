@@ -45,6 +45,7 @@ class ServiceOptions:
     origin: str | None = None
     target: str | Targets = ""
     retention: Retention = field(default_factory=Retention)
+    enabled: Callable[[], bool] = lambda: True  # whether schedules fire
     pace: timedelta = timedelta(seconds=60)
     max_fires_per_tick: int = 0
     start_delay: timedelta = timedelta(0)
@@ -129,6 +130,7 @@ class Service:
                 storage,
                 monotonic=time.monotonic,
                 fired=self.wake_workers,
+                enabled=options.enabled,
                 pace=options.pace.total_seconds() if storage.has_wake_channel else 1.0,
                 max_fires_per_tick=options.max_fires_per_tick,
                 start_delay=options.start_delay.total_seconds(),
