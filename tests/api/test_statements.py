@@ -502,6 +502,8 @@ def test_a_dropped_job_stays_until_its_last_run_has_ended(driven: Driven, sql: S
     (run,) = sql("EXECUTE SCHEDULE s")
     sql("DROP SCHEDULE s")
     assert driven.control.job("s").retired
+    assert [one["name"] for one in sql("SHOW JOBS")] == ["work"], "as every other list"
+    assert [one["name"] for one in sql("SELECT name FROM jobs ORDER BY name")] == ["s", "work"]
     assert driven.store.prune_shared_jobs(limit=10) == 0
     assert [one.name for one in driven.store.shared_jobs(None)[1]] == ["s"]
     driven.control.cancel(run["run_id"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.flow.control import Control
 from rota.flow.explain import Explanation
-from rota.model.job import Job
+from rota.model.job import RETIRED, Job
 from rota.model.limits import PAGE, SELECT_CELL_LENGTH, SELECT_ROWS
 from rota.model.redact import redact, redact_text, shorten
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, Column, Result
@@ -115,8 +115,10 @@ def recreation(schedule: Schedule, statement: str) -> Result:
 
 
 def jobs(control: Control) -> Result:
-    """The view of that name, true and false as such on every engine."""
-    found = control.select("SELECT * FROM jobs ORDER BY name")
+    """The view of that name without what is retired, true and false as such on every engine."""
+    found = control.select(
+        f"SELECT * FROM jobs WHERE coalesce(error, '') NOT LIKE '{RETIRED}%' ORDER BY name"
+    )
     flags = {place for place, name in enumerate(found.names) if name in ("enabled", "running")}
     rows = tuple(
         tuple(bool(cell) if place in flags else cell for place, cell in enumerate(row))
