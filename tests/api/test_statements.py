@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 import rota
-from rota.errors import Conflict, Invalid, RotaError, Unknown
+from rota.errors import Conflict, Invalid, Outdated, RotaError, Unknown
+from rota.flow.control import Control
 from rota.model.result import Result
 from rota.model.run import Claimed
 from rota.model.schedule import Schedule
@@ -146,10 +148,52 @@ def test_alter_changes_retries_and_the_job(driven: Driven, sql: Sql) -> None:
         "ALTER SCHEDULE s SET timeout = '5m'": "was not made by CREATE SCHEDULE … AS",
         "ALTER SCHEDULE s SET AS $$ SELECT 1 $$": "was not made by CREATE SCHEDULE … AS",
         "ALTER SCHEDULE t SET EVERY '1h'": "schedule 't' does not exist",
-        "ALTER SCHEDULE u SET FOR JOB other": "it has SQL of its own; drop it",
+        "ALTER SCHEDULE u SET FOR JOB other": "has SQL of its own; drop it",
     }.items():
         with pytest.raises(RotaError, match=error):
             sql(text)
+
+
+def test_what_is_hidden_stays_as_it_was(driven: Driven, sql: Sql) -> None:
+    create = "CREATE SCHEDULE s FOR JOB work EVERY '1h' WITH SCHEDULE OPTIONS (args = '{}')"
+    with pytest.raises(Invalid, match=r"schedule 's': argument api_token is \[redacted\]"):
+        sql(create.format('{"api_token": "[redacted]"}'))
+    sql(create.format('{"api_token": "t0p"}'))
+    (shown,) = sql("SHOW CREATE SCHEDULE s")
+    told = re.findall(r"args = '(.*?)'", shown["create_statement"])[0]
+    assert "t0p" not in told
+    sql(f"ALTER SCHEDULE s SET args = '{told}', EVERY '2h'")
+    altered = driven.control.schedule("s")
+    assert (altered.args, altered.expr) == ({"api_token": "t0p"}, "2h")
+    sql("""ALTER SCHEDULE s SET args = '{"api_token": "[redacted]", "fail": true}'""")
+    assert driven.control.schedule("s").args == {"api_token": "t0p", "fail": True}
+
+
+def test_an_edit_undoes_nobody_elses(
+    driven: Driven, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql("CREATE SCHEDULE s FOR JOB work EVERY '1h'")
+    put = Control.put_schedule
+
+    def put_second(self: Control, *args: Any, **more: Any) -> Schedule:
+        other = replace(driven.control.schedule("s"), overlap="skip")
+        put(driven.control, other)
+        return put(self, *args, **more)
+
+    monkeypatch.setattr(Control, "put_schedule", put_second)
+    with pytest.raises(Outdated, match="was changed since you read it"):
+        sql("ALTER SCHEDULE s SET EVERY '2h'")
+    found = driven.control.schedule("s")
+    assert (found.overlap, found.expr) == ("skip", "1h")
+
+
+def test_no_surface_takes_the_job_from_a_schedule_with_sql_of_its_own(
+    driven: Driven, sql: Sql
+) -> None:
+    sql("CREATE SCHEDULE u AS 'SELECT 1' EVERY '1h'")
+    with pytest.raises(Invalid, match="schedule 'u' has SQL of its own; drop it"):
+        driven.control.put_schedule(replace(driven.control.schedule("u"), job="work"))
+    assert driven.control.schedule("u").job == "u"
 
 
 def test_pause_and_resume(driven: Driven, sql: Sql) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from rota.cli import schedule as module
 from rota.cli.schedule import PLAIN, schedule
 from rota.flow.control import Control
 from rota.model.retry import Retry
-from rota.model.schedule import DEFINITION
+from rota.model.schedule import DEFINITION, Schedule
 from tests.surface.conftest import Cli
 
 
@@ -67,6 +69,27 @@ def test_an_edit_changes_only_what_it_names(cli: Cli, store: Control) -> None:
     changed = {name for name in DEFINITION if getattr(before, name) != getattr(after, name)}
     assert changed == {"overlap", "retry"}
     assert "is unchanged" in cli("schedule", "nightly", "--overlap", "wait").out
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_edit_undoes_nobody_elses(
+    cli: Cli, store: Control, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one comes between the look and the write."""
+    name = "nightly" if there else "new"
+    wanted = replace(store.schedule("nightly"), name=name, overlap="allow")
+    make = module._wanted
+
+    def make_second(*args: Any) -> Schedule:
+        made = make(*args)
+        store.put_schedule(wanted)
+        return made
+
+    monkeypatch.setattr(module, "_wanted", make_second)
+    answer = cli("schedule", name, "--job", "broken", "--every", "5m")
+    assert answer.code == 1
+    assert ("was changed since you read it" if there else "exists already") in answer.error
+    assert store.schedule(name).definition() == wanted.definition()
 
 
 def test_the_kinds_and_their_next_times(cli: Cli, store: Control) -> None:

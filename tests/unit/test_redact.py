@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rota.errors import Invalid
 from rota.executors.sql.results import encode_rows
 from rota.model.redact import (
     passwords_in,
@@ -17,6 +18,7 @@ from rota.model.redact import (
     redact_args,
     redact_json,
     redact_text,
+    restore_hidden,
     secret_values,
     secrets_of,
 )
@@ -213,3 +215,37 @@ def test_a_secret_of_the_run_is_gone_before_a_cell_is_cut() -> None:
     for before in range(400, 520, 7):
         cell = "x" * before + "canary-" * 8 + "y" * 2_000
         assert "canary" not in encode_rows(["a"], [[cell]], more=False, secrets=secrets)
+
+
+STORED = {
+    "token": {"a": 1}, "to": "postgresql://me:geheim@db/shop", "copies": 1,
+    "all": [{"token": "x", "as": "me"}], "deep": {"api_key": "y", "note": "none"},
+}  # fmt: skip
+
+
+def test_what_comes_back_as_it_was_shown_is_what_was_stored() -> None:
+    shown = redact(STORED)
+    assert restore_hidden(shown, STORED) == restore_hidden(STORED, STORED) == STORED
+    edited = {**shown, "copies": True, "deep": {**shown["deep"], "note": "more"}}
+    del edited["token"]
+    assert restore_hidden(edited, STORED) == {
+        "to": STORED["to"], "copies": True, "all": STORED["all"],
+        "deep": {"api_key": "y", "note": "more"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "where"),
+    [
+        ({"password": HIDDEN}, "argument password is"),
+        ({"deep": {"token": HIDDEN}}, "argument deep.token is"),
+        ({"copies": {"token": HIDDEN}}, "argument copies.token is"),
+        ({"to": f"postgresql://me:{HIDDEN}@other/shop"}, "argument to is .* in part"),
+        ({"all": [{"token": HIDDEN, "as": "you"}]}, "argument all is .* in part"),
+        ({"all": [{"token": HIDDEN, "as": "me"}] * 2}, "argument all is .* in part"),
+        ({HIDDEN: 1}, "the name of an argument is"),
+    ],
+)
+def test_what_is_hidden_and_not_as_it_was_is_refused(told: dict[str, Any], where: str) -> None:
+    with pytest.raises(Invalid, match=where):
+        restore_hidden(told, STORED)

@@ -94,6 +94,10 @@ def jobs(app: rota.Rota) -> None:
             ctx.progress(number + 1, lines)
         return {"lines": lines}
 
+    @app.job
+    def deep(given: dict[str, Any]) -> None:
+        pass
+
     @app.job("maintenance/vacuum")
     def vacuum() -> None:
         pass

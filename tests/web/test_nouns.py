@@ -147,6 +147,38 @@ def test_a_schedule_is_created_and_edited_by_its_version(client: httpx.Client) -
         )
 
 
+def test_an_edit_that_sends_back_what_was_shown_keeps_the_secrets(
+    working: Site, client: httpx.Client
+) -> None:
+    dsn = "postgresql://me:geheim@db/shop"
+    deep = {"to": dsn, "auth": {"token": "t0p", "as": "me"}}
+    told = {"name": "deep", "job": "deep", "every": "1h", "args": deep}
+    ok(client.post(f"{V1}/schedules", json={**told, "args": {"given": deep}}), 201)
+    path, match = f"{V1}/schedules/deep", {"If-Match": "*"}
+    shown = ok(client.get(path))["args"]
+    assert "geheim" not in str(shown)
+    assert "t0p" not in str(shown)
+    shown["given"]["auth"]["as"] = "you"
+    ok(client.patch(path, json={"args": shown}, headers=match))
+    kept = {"given": {"to": dsn, "auth": {"token": "t0p", "as": "you"}}}
+    assert working.app.control.schedule("deep").args == kept
+    shown["given"]["to"] = shown["given"]["to"].replace("/shop", "/other")
+    refused = client.patch(path, json={"args": shown}, headers=match)
+    assert problem(refused) == (422, "invalid")
+    assert "argument given.to is [redacted] in part" in refused.json()["detail"]
+    assert working.app.control.schedule("deep").args == kept
+
+
+def test_a_schedule_with_sql_of_its_own_keeps_its_job(working: Site) -> None:
+    with working.client("admin") as client:
+        ok(client.post(f"{V1}/sql", json={"sql": "CREATE SCHEDULE own AS 'SELECT 1' EVERY '1h'"}))
+        answer = client.patch(
+            f"{V1}/schedules/own", json={"job": "greet"}, headers={"If-Match": "*"}
+        )
+        assert problem(answer) == (422, "invalid")
+        assert ok(client.get(f"{V1}/schedules/own"))["job"] == "own"
+
+
 def test_a_schedule_explains_itself(client: httpx.Client) -> None:
     told = ok(client.get(f"{V1}/schedules/maintenance%2Fnightly/explain", params={"count": 3}))
     assert len(told["coming"]) == 3

@@ -144,7 +144,8 @@ def schedule(
     with operating(where) as control:
         before = schedule_or_none(control, name)
         wanted = _wanted(control, name, before, flags)
-        saved = control.put_schedule(wanted)
+        version = None if before is None else before.version
+        saved = control.put_schedule(wanted, new=before is None, version=version)
         now = control.now()
     if where.json:
         return say_json(schedule_record(saved))

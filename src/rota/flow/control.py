@@ -35,9 +35,10 @@ from rota.model.limits import (
     check_text,
     check_whole,
 )
+from rota.model.options import named
 from rota.model.policies import CATCH_UP, choose
 from rota.model.records import job_record
-from rota.model.redact import redact_columns, redact_text
+from rota.model.redact import redact_columns, redact_text, restore_hidden
 from rota.model.result import Result
 from rota.model.retention import Retention
 from rota.model.run import Run
@@ -226,11 +227,37 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
     ) -> Schedule:
         """Create or edit by name. The job must exist, and the arguments must fit it; or it is a
         SQL job of the schedule's own, saved with it. `new` refuses a name that is taken, and
-        `version` a schedule that somebody else changed since it had that version."""
+        `version` a schedule that somebody else changed since it had that version. Arguments that
+        come back as they were shown keep what is hidden in them."""
+        before = None if new else self._schedule_or_none(schedule.name)
+        if before is not None:
+            self._refuse_to_leave_sql(before, schedule.job)
+        with named(f"schedule {schedule.name!r}"):
+            args = restore_hidden(schedule.args, {} if before is None else before.args)
+        if before is not None and args != schedule.args:
+            schedule = replace(schedule, args=args)
+            version = version or before.version  # what was hidden is of this one
         encode_args(job or find_job(self.storage, schedule.job), schedule.args)
         saved = self.storage.put_schedule(schedule, self.actor, job, new=new, version=version)
         self.changed()
         return saved
+
+    def _schedule_or_none(self, name: str) -> Schedule | None:
+        try:
+            return self.storage.schedule_named(name)
+        except Unknown:
+            return None
+
+    def _refuse_to_leave_sql(self, before: Schedule, job: str) -> None:
+        """A SQL job belongs to the schedule of its name, and nobody else would drop it."""
+        if before.job == job or before.job != before.name:
+            return
+        own = self.storage.jobs_named([before.job]).get(before.job)
+        if own is not None and own.shared:
+            raise Invalid(
+                f"schedule {before.name!r} has SQL of its own; drop it, and create it for job "
+                f"{job!r}: its own job goes with it"
+            )
 
     def pause(self, name: str, reason: str | None = None) -> Schedule:
         """Stop the fires of a schedule until it is resumed; runs already made go on."""

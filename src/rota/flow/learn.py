@@ -68,7 +68,8 @@ class Learn:
     def _take(self, found: list[Job]) -> bool:
         """True if anything is different now."""
         served = {job.name: job for job in found if self._serves(job)}
-        known = {name for name in list(self.foreign) if _is_shared(self.jobs.get(name))}
+        foreign = [(name, self.jobs.get(name)) for name in list(self.foreign)]
+        known = {name for name, job in foreign if job is not None and job.shared}
         changed = False
         for name in known - set(served):
             self.jobs.pop(name, None)
@@ -92,7 +93,3 @@ class Learn:
         except RotaError:
             return False
         return True
-
-
-def _is_shared(job: Job | None) -> bool:
-    return job is not None and (job.source, job.executor) == ("api", "sql")

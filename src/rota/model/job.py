@@ -71,6 +71,12 @@ class Job:
         return f"job {self.name}"
 
     @property
+    def shared(self) -> bool:
+        """True for the SQL of a schedule that a statement made: in no program and in no folder, so
+        that every worker with its target serves it."""
+        return (self.source, self.executor) == ("api", "sql")
+
+    @property
     def retired(self) -> bool:
         """True for a job whose files are gone: it has a history and no future."""
         return self.error is not None and self.error.startswith(RETIRED)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from rota.errors import Invalid
 from rota.model.limits import clip
 from rota.model.run import Run
 from rota.model.secrets import HIDDEN, NO_SECRETS, Secrets, is_worth_hiding, known
@@ -206,6 +207,39 @@ def _is_part(found: re.Match[str]) -> bool:
 
 
 _CLOSING = {'"': '"', "'": "'", "(": ")"}
+
+
+# Back again
+
+
+def restore_hidden(told: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments that somebody sends back as they were shown: what is hidden in them is as it is
+    stored. Invalid where there is nothing at that place, or where something else was changed in
+    the same value: nobody can tell then what is meant."""
+    stored = dict(stored)
+    restored = _restored(dict(told), stored, redact(stored), "")
+    assert isinstance(restored, dict)
+    return restored
+
+
+def _restored(told: Any, stored: Any, shown: Any, path: str) -> Any:
+    if HIDDEN not in json.dumps(told) or told == stored:
+        return told
+    if told == shown:
+        return stored
+    # The parts of a list have no names: it is as it was, or it is told anew.
+    if not isinstance(told, dict) or any(HIDDEN in name for name in told):
+        where = f"argument {path}" if path else "the name of an argument"
+        part = "" if told == HIDDEN else " in part"
+        raise Invalid(f"{where} is {HIDDEN}{part}, which only stands for a value; give the value")
+    inner_stored = stored if isinstance(stored, dict) else {}
+    inner_shown = shown if isinstance(shown, dict) else {}
+    return {
+        name: _restored(
+            value, inner_stored.get(name), inner_shown.get(name), f"{path}.{name}" if path else name
+        )
+        for name, value in told.items()
+    }
 
 
 # Which values are secret

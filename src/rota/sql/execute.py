@@ -164,18 +164,11 @@ class Statements:
             if statement.timing is not None:
                 told["kind"], told["expr"] = kind_of(**_timing(statement.timing))
             if statement.job is not None:
-                told["job"] = self._other_job(before, statement.job)
+                told["job"] = self.control.job(statement.job).name
             if retry := retry_options(statement.options):
                 told["retry"] = self._altered_retry(before, job, retry)
-        return show.changed([self.control.put_schedule(replace(before, **told), job)])
-
-    def _other_job(self, before: Schedule, job: str) -> str:
-        own = self.control.jobs_named([before.job]).get(before.job)
-        if own is not None and before.name == own.name != job and _is_shared(own):
-            raise Invalid(
-                f"it has SQL of its own; drop it, and create it FOR JOB {job}: its job goes with it"
-            )
-        return self.control.job(job).name
+        wanted = replace(before, **told)
+        return show.changed([self.control.put_schedule(wanted, job, version=before.version)])
 
     def _altered_retry(
         self, before: Schedule, job: Job | None, told: Mapping[str, Any]
@@ -190,7 +183,7 @@ class Statements:
         if statement.body is None and not job_options(statement.options):
             return None
         job = self.control.job(before.job)
-        if job.name != before.name or not _is_shared(job):
+        if job.name != before.name or not job.shared:
             raise Invalid(
                 f"its job {job.name!r} was not made by CREATE SCHEDULE … AS; change it where it is "
                 "defined"
@@ -319,10 +312,6 @@ class Statements:
             self.control.pause_dispatch(statement.reason)
         state = clip(str(self.control.overview()["dispatch"]), 500)
         return Result(columns=(Column("dispatch"),), rows=((state,),))
-
-
-def _is_shared(job: Job) -> bool:
-    return (job.source, job.executor) == ("api", "sql")
 
 
 def _timing(timing: Timing) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def create_statement(schedule: Schedule, job: Job | None) -> str:
     """`job` is its job, None if no process registered it."""
     if schedule.error is not None:
         raise Conflict(f"schedule {schedule.name!r} is broken: {schedule.error}")
-    own = job is not None and (job.source, job.executor, job.name) == ("api", "sql", schedule.name)
+    own = job is not None and job.shared and job.name == schedule.name
     what = _body(job) if own and job is not None else f"FOR JOB {name(schedule.job)}"
     lines = [
         f"CREATE SCHEDULE {name(schedule.name)} {what}",

@@ -82,7 +82,7 @@ def _jobs_of(control: Control, found: Sequence[Schedule]) -> dict[str, Job]:
 
 
 def _command(schedule: Schedule, job: Job | None) -> str:
-    if job is not None and (job.source, job.executor) == ("api", "sql"):
+    if job is not None and job.shared:
         return shorten(str(job.spec.get("text", "")), SELECT_CELL_LENGTH)
     args = f" WITH {quoted(told_args(schedule))}" if schedule.args else ""
     return f"RUN JOB {schedule.job}{args}"
