@@ -266,9 +266,7 @@ class Rota:
         """Add or replace a job of a file in this process, with the texts that its runs have:
         `source` of a Python one, `scripts` of one of SQL."""
         with self._guard:
-            own = self._jobs.get(job.name)
-            if own is not None and own.source != "file":
-                raise Conflict(f"the app has a job {job.name!r} as well; rename one of them")
+            self.check_file_job(job.name)
             if source:
                 self.python.keep(job, source)
             if scripts:
@@ -276,10 +274,18 @@ class Rota:
             self._jobs[job.name] = job
             self._filed.add(job.name)
 
+    def check_file_job(self, name: str) -> None:
+        """Refuse a name that a job of the program, or of a statement, has in this process."""
+        own = self._jobs.get(name)
+        if own is not None and own.source != "file":
+            who = "a statement made" if own.source == "api" else "the app has"
+            raise Conflict(f"{who} a job {name!r} as well; rename one of them")
+
     def drop_file_job(self, name: str) -> None:
-        """Forget a job of a file in this process; what runs ends."""
+        """Forget a job of a file in this process, if there is one of this name; what runs ends."""
         with self._guard:
-            if name in self._filed:
+            own = self._jobs.get(name)
+            if own is not None and own.source == "file":
                 self._filed.discard(name)
                 del self._jobs[name]
                 self.python.forget(name)

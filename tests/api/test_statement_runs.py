@@ -96,6 +96,25 @@ def test_a_job_of_the_program_stays_what_it_is(make_app: MakeApp) -> None:
     assert (jobs["mine"].executor, foreign) == ("python", set())
 
 
+def test_what_a_file_stood_in_the_way_of_is_learned_when_the_file_is_refused(
+    make_app: MakeApp,
+) -> None:
+    app, now = make_app(), [100.0]
+    run_sql(app, "CREATE SCHEDULE report AS $$ SELECT 1 $$ EVERY '1d'")
+    app.set_file_job(Job(name="report", executor="sql", source="file"))
+    learn = Learn(
+        app.storage, jobs=app._jobs, foreign=app._filed, targets=None, monotonic=lambda: now[0]
+    )
+    learn.step()
+    assert app._jobs["report"].source == "file"
+    app.drop_file_job("report")  # by the folder: the store has refused it
+    now[0] += 1
+    learn.step()
+    assert app._jobs["report"].source == "api"
+    app.drop_file_job("report")
+    assert (app._jobs["report"].source, app._filed) == ("api", {"report"})
+
+
 def test_a_burst_of_wakes_is_one_look(make_app: MakeApp) -> None:
     app, now, looks, wakes = make_app(), [100.0], [], []
     learn = Learn(

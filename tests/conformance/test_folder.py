@@ -200,6 +200,34 @@ def test_a_name_of_another_origin_is_not_taken_over(store: Store) -> None:
     assert "origin 'there'" in refused
 
 
+def test_a_name_of_a_statement_is_not_taken_over_as_long_as_its_job_is_there(store: Store) -> None:
+    job = Job(name=NAME, executor="sql", source="api", spec={"sql": "SELECT 1"})
+    store.put_schedule(Schedule(name=NAME, job=NAME, kind="every", expr="1h"), ME, job)
+    before = store.jobs_named([NAME]), store.schedule_named(NAME)
+    for error in (None, "no"):
+        refused = put_definition(store, error=error)
+        assert refused is not None
+        assert "belongs to a statement already" in refused
+    assert (store.jobs_named([NAME]), store.schedule_named(NAME)) == before
+    run_id = enqueue(store, job=NAME)
+    store.drop_schedule(NAME, None, ME)
+    assert store.jobs_named([NAME])[NAME].retired, "a run of it has not ended"
+    assert put_definition(store) is None
+    assert store.run(run_id).state == "queued"
+
+
+def test_what_is_broken_takes_over_no_name(store: Store) -> None:
+    put_job(store, NAME)
+    put_definition(store, "other", origin="there")
+    before = store.jobs_named([NAME, "other"])
+    for name in (NAME, "other"):  # nobody alive has them
+        assert put_definition(store, name, error="no") is not None
+    assert store.jobs_named([NAME, "other"]) == before
+    assert retire(store, "other") is False
+    for name in (NAME, "other"):
+        assert put_definition(store, name) is None
+
+
 def test_a_schedule_of_another_job_is_not_taken_over(store: Store) -> None:
     store.put_schedule(Schedule(name=NAME, job="job", kind="every", expr="1h"), ME)
     refused = put_definition(store)

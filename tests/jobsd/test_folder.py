@@ -9,7 +9,8 @@ import pytest
 
 from rota.errors import Conflict
 from rota.jobsd import load as loading
-from rota.jobsd.folder import ACTOR, ROOT_SECONDS, Folder
+from rota.jobsd.folder import ACTOR, ROOT_SECONDS, SWEEP_SECONDS, Folder
+from rota.model.job import Job
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.sql.execute import Statements
@@ -202,6 +203,94 @@ def test_a_name_of_the_apps_own_job_is_refused_naming_both(
     assert error in caplog.text
     assert "last good" not in caplog.text
     assert served.app.jobs()[0].source == "code"
+
+
+GOOD, BROKEN = "every = '1h'\ndef run(ctx):\n    return 1\n", "def run(ctx:\n"
+
+
+@pytest.mark.parametrize("text", [GOOD, BROKEN])
+def test_a_file_with_the_name_of_the_apps_job_leaves_that_job_alone(
+    serve: Serve, shared: str, jobs: Jobs, text: str
+) -> None:
+    served = serve(jobs, database=shared)
+
+    @served.app.job("cleanup", schedule="0 3 * * *", queue="own")
+    def cleanup() -> None: ...
+
+    served.app.load()
+    waiting = served.app.enqueue("cleanup", delay="1h").id
+    before = state(served, "cleanup")
+    jobs.python("cleanup", text)
+    served.app.start()
+    served.folder._loop.stop(9)
+    served.settle()
+    assert served.app.problems()
+    assert state(served, "cleanup") == before
+    outlive_a_file(served, "cleanup")
+    assert state(served, "cleanup") == before
+    assert served.app.problems() == []
+    assert served.app.control.run(waiting).state == "waiting"
+
+
+def state(served: Served, name: str) -> tuple[Job, Schedule]:
+    return served.app.storage.jobs_named([name])[name], served.schedule(name)
+
+
+def outlive_a_file(served: Served, name: str) -> None:
+    """Look again and again while it is there, and when it is gone."""
+    for _ in range(3):
+        served.time.now += SWEEP_SECONDS
+        served.settle()
+    served.jobs.remove(name)
+    for _ in range(3):
+        served.settle()
+        served.time.now += SWEEP_SECONDS
+
+
+def create(served: Served, name: str) -> None:
+    statements = Statements(served.app.control)
+    (made,) = statements.parse(f"CREATE SCHEDULE {name} AS $$ SELECT 1 $$ EVERY '1h'")
+    statements.execute(made)
+
+
+@pytest.mark.parametrize("text", [GOOD, BROKEN])
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_file_with_the_name_of_a_statements_job_leaves_that_job_alone(
+    serve: Serve, shared: str, jobs: Jobs, text: str, learned: bool
+) -> None:
+    served = serve(jobs, database=shared)
+    create(served, "report")
+    waiting = served.app.enqueue("report", delay="1h").id
+    before = state(served, "report")
+    if not learned:
+        jobs.python("report", text)
+    served.app.start()
+    served.folder._loop.stop(9)
+    wait_until(lambda: served.names() == ["report"], "what a worker learns")
+    jobs.python("report", text)
+    served.settle()
+    assert served.app.problems()
+    outlive_a_file(served, "report")
+    assert state(served, "report") == before
+    assert [job.source for job in served.app.jobs()] == ["api"]
+    assert served.app.control.run(waiting).state == "waiting"
+
+
+def test_the_name_of_a_statement_is_free_when_its_schedule_is_dropped(
+    served: Served, jobs: Jobs
+) -> None:
+    create(served, "report")
+    jobs.python("report", GOOD)
+    served.load()
+    told = "jobs.d/report.py: job 'report' belongs to a statement already; rename one of them"
+    assert served.app.problems() == [told]
+    assert served.names() == []
+    served.app.control.drop("report")
+    served.time.now += SWEEP_SECONDS
+    served.look()
+    assert served.names() == list(served.registered()) == ["report"]
+    assert served.app.problems() == []
+    assert served.schedule("report").enabled
 
 
 def test_a_python_file_has_the_defaults_of_its_kind(served: Served, jobs: Jobs) -> None:

@@ -43,6 +43,7 @@ class Learn:
         self.storage, self.jobs, self.foreign, self.targets = storage, jobs, foreign, targets
         self.learned, self.wake, self.monotonic = learned, wake, monotonic
         self._mark: str | None = None
+        self._hidden: set[str] = set()  # what the program, or a file, has a job of that name for
         self._asked = False
         self._looked_at = float("-inf")
 
@@ -58,6 +59,9 @@ class Learn:
             return left if self._asked else LOOK_SECONDS
         self._asked = False  # before the look: what changes during it is asked for again
         self._looked_at = self.monotonic()
+        # A file that stood in the way was refused, or is gone.
+        if any(name not in self.jobs for name in self._hidden):
+            self._mark = None
         news = self.storage.shared_jobs(self._mark)
         if news is not None:
             if self._take(news[1]):
@@ -70,6 +74,7 @@ class Learn:
         served = {job.name: job for job in found if self._serves(job)}
         foreign = [(name, self.jobs.get(name)) for name in list(self.foreign)]
         known = {name for name, job in foreign if job is not None and job.shared}
+        self._hidden = {name for name in served if name in self.jobs and name not in known}
         changed = False
         for name in known - set(served):
             self.jobs.pop(name, None)

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -61,7 +62,8 @@ class Folder:
         self.look_seconds = look_seconds
         self.quiet = Quiet(quiet_seconds)
         self.definitions: dict[str, Definition] = {}  # as the files are now, good or not
-        self.refused: dict[str, Definition] = {}  # by the store: the name is somebody else's
+        # The name is somebody else's. As it would be; what is shown is in `definitions`.
+        self.refused: dict[str, Definition] = {}
         self.problems: dict[str, str] = {}
         self.failed_scripts: dict[str, str] = {}  # of initdb.d and startdb.d
         self._prepared = False
@@ -104,7 +106,7 @@ class Folder:
             for names in _in_turn(found, self.quiet.untaken(prints)):
                 self._take(found, names, prints, None if patient else START_SECONDS)
                 if again or self._storage is not self.app.storage:
-                    self._again |= set(self.definitions)
+                    self._again |= set(self.definitions) - set(self.refused)
                 self._register()
             self._storage = self.app.storage
 
@@ -198,11 +200,15 @@ class Folder:
 
     def _set(self, new: Definition) -> None:
         old = self.definitions.get(new.name)
-        if new.error is None:
-            try:
+        self.refused.pop(new.name, None)
+        try:
+            if new.error is None:
                 self.app.set_file_job(new.job, new.source, new.scripts)
-            except Conflict as fault:
-                new = broken(new, f"{new.place}: {fault}")
+            else:
+                self.app.check_file_job(new.name)
+        except Conflict as fault:
+            self.refused[new.name] = replace(new, scripts=())
+            new = _refused(new, str(fault))
         new = replace(new, scripts=())  # who runs them has them
         if old is not None and (old.job, old.schedule) == (new.job, new.schedule):
             self.definitions[new.name] = new
@@ -216,9 +222,11 @@ class Folder:
         for warning in new.warnings:
             log.warning("%s: %s", new.place, warning)
         self.definitions[new.name] = new
-        self.refused.pop(new.name, None)
-        self._changed.add(new.name)
         self._gone.discard(new.name)
+        if new.name in self.refused:
+            self._changed.discard(new.name)
+        else:
+            self._changed.add(new.name)
 
     def _has_good(self, name: str) -> bool:
         return any(job.name == name and job.source == "file" for job in self.app.jobs())
@@ -256,7 +264,7 @@ class Folder:
             again=self._again,
             gone=self._gone,
             elsewhere=elsewhere,
-            unread=self._unread,
+            unread={*self._unread, *self.refused},
             late=self._late,
             orphans=self._orphans,
             now=now,
@@ -304,7 +312,7 @@ class Folder:
 
     def _refuse(self, one: Definition, told: str) -> None:
         """What the store refuses is broken as if the file were; shown there, if the row is ours."""
-        worse = broken(one, f"{one.place}: {told}")
+        worse = _refused(one, told)
         log.warning("%s", worse.error)
         self.definitions[one.name] = worse
         if self._put_batch([worse], {one.name}):
@@ -312,10 +320,13 @@ class Folder:
             self.refused[one.name] = one
 
     def _try_refused_again(self) -> None:
-        """The name may be free by now."""
-        refused, self.refused = self.refused, {}
-        for one in refused.values():
-            self._set(one)
+        """The name may be free by now. The store is asked first: what this process has as a job,
+        its worker runs."""
+        for one in list(self.refused.values()):
+            with suppress(Conflict):
+                self.app.check_file_job(one.name)
+                if not self._put_batch([one], {one.name}):
+                    self._set(one)
 
     def _keep_good(self, registered: Mapping[str, Registered]) -> None:
         """A job whose job.toml was broken when we came: its last good version is in the store."""
@@ -379,10 +390,12 @@ def _changed(old: Definition, new: Definition) -> str:
     return listed_names([f"{folder}/{name}" for name in names]) if names else new.place
 
 
-def broken(one: Definition, error: str) -> Definition:
-    """The same, refused."""
+def _refused(one: Definition, told: str) -> Definition:
+    """As if its file were broken; one that is says first what is wrong with itself."""
+    if one.error is not None:
+        return one
     spec = {"version": one.job.spec.get("version", "")}
-    job = replace(one.job, spec=spec, enabled=False, error=error)
+    job = replace(one.job, spec=spec, enabled=False, error=f"{one.place}: {told}")
     return replace(one, job=job, schedule=None)
 
 

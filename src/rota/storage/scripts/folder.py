@@ -221,11 +221,16 @@ def _differs(row: Row, known: Job, job: Job) -> bool:
 
 
 def _refuse_foreign(job: Job, known: Job, live: Sequence[Row]) -> None:
-    """A name belongs to one origin as long as somebody there is alive and has it."""
+    """A name belongs to one origin as long as somebody there is alive and has it, and to a
+    statement as long as its job is there: nobody has to be alive for that. A file that is broken
+    has nothing to put into the place of anybody."""
     if (known.source, known.origin) == (job.source, job.origin) or known.retired:
         return
-    if any(known.name in one["jobs"] for one in live if one["origin"] != job.origin):
-        whose = f"origin {known.origin!r}" if known.source == "file" else "an app"
+    listed = any(known.name in one["jobs"] for one in live if one["origin"] != job.origin)
+    if listed or known.source == "api" or job.error is not None:
+        whose = {"file": f"origin {known.origin!r}", "api": "a statement"}.get(
+            known.source, "an app"
+        )
         raise Conflict(f"job {job.name!r} belongs to {whose} already; rename one of them")
 
 
