@@ -173,4 +173,4 @@ def say_more(count: int) -> None:
 
 def _say(word: str, event: RunEvent) -> None:
     error = f": {error_line(event.error, limit=ERROR_LINE)}" if event.error else ""
-    log.info("%s %s (run %s)%s", event.name, word, event.run_id, redact_text(error))
+    log.info("%s %s (run %s)%s", event.name, word, event.run_id, error)

@@ -13,7 +13,11 @@ import pytest
 import rota
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
+from rota.flow.follow import Follow
+from rota.model import secrets
+from rota.model.job import Job
 from rota.model.schedule import Schedule
+from rota.model.secrets import NO_SECRETS, know
 from rota.storage.protocol import Actor
 from tests.api.support import Driven, Gate, Watch, wait_until
 
@@ -115,6 +119,39 @@ def test_what_is_shown_of_a_run_holds_no_secret(driven: Driven) -> None:
     assert secret not in repr(shown)
     assert "[redacted]" in repr(shown)
     assert secret in driven.store.run(made.id).args
+
+
+def test_of_a_secret_that_stands_where_an_error_is_cut_nothing_is_shown(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was nobody's secret when the error was stored, so that only who shows it can hide it."""
+    error = "".join("x" * (length - 6) + "geheim-geheim" for length in (280, 200))
+    told: list[dict[str, Any]] = []
+    follow = Follow(lambda: driven.store, lambda name, event: told.append(dict(event)))
+    follow.step()
+
+    @driven.app.job(max_attempts=1)
+    def fail() -> None:
+        raise RuntimeError(error)
+
+    driven.app.load()
+    driven.store.put_jobs([Job(name="broken", error=f"RuntimeError: {error}")])
+    driven.app.enqueue("fail")
+    driven.drain()
+    driven.control.enqueue("broken", {}, Options())
+    monkeypatch.setattr(secrets, "_known", secrets._Known({}, NO_SECRETS))
+    know(["geheim-geheim"])
+    follow.step()
+    shown = {
+        "problems": driven.control.problems(),
+        "groups": driven.control.dead_groups(),
+        "doctor": driven.control.doctor(),
+        "runs": driven.control.runs(),
+        "events": told,
+    }
+    for what, text in shown.items():
+        assert "xxx" in str(text), what
+        assert "geh" not in str(text), what
 
 
 def test_attempts_are_told_also_when_there_was_only_one(driven: Driven, note: Any) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
+from rota.model import secrets
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH
 from rota.model.outcome import KINDS, Outcome, error_line, error_text, settle
 from rota.model.retry import Retry
 from rota.model.run import Claimed
+from rota.model.secrets import NO_SECRETS, know
 from rota.model.transitions import TERMINAL
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -173,3 +176,14 @@ def test_the_line_that_names_an_error(text: str | None, line: str) -> None:
 )
 def test_all_of_an_error_is_told_as_far_as_it_fits(text: str | None, told: str) -> None:
     assert error_text(text, 40) == told
+
+
+@pytest.mark.parametrize("shown", [error_line, error_text])
+def test_of_a_secret_that_stands_where_an_error_is_cut_nothing_is_left(
+    shown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "_known", secrets._Known({}, NO_SECRETS))
+    know(["geheim-geheim"])
+    for said in ("geheim-geheim", "postgresql://me:geheim@db", "password=geheim"):
+        for length in range(30):
+            assert "geh" not in shown("x" * length + f" {said} and more", limit=30)

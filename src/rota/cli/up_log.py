@@ -120,7 +120,7 @@ class RunLines:
 
     def _ended_badly(self, how: str, words: str) -> Listener:
         def ended(event: RunEvent) -> None:
-            error = error_line(redact_text(event.error or ""), limit=300)
+            error = error_line(event.error, limit=300)
             which = f"attempt {event.attempt}"
             told = f"{which} {words}{_duration(event)}"
             text = f"{told}: {error}" if error else told

@@ -178,7 +178,7 @@ def _event(row: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, Any]:
         "finished_at": row["finished_at"],
         "duration_ms": took,
         "progress": decoded(row["progress"]),
-        "error": redact_text(error_line(row["error"], limit=SHOWN_ERROR)) if row["error"] else None,
+        "error": error_line(row["error"], limit=SHOWN_ERROR) if row["error"] else None,
         "schedule_name": names.get(row["schedule_id"]),
     }
 

@@ -17,7 +17,7 @@ from rota.errors import Invalid
 from rota.flow.explain import LIVE, serves
 from rota.flow.words import counted
 from rota.model.limits import COUNTED, PAGE, TEXT_SHOWN, check_whole, clip
-from rota.model.outcome import error_line
+from rota.model.outcome import error_line, naming_line
 from rota.model.redact import redact_text
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.protocol import Storage
@@ -182,7 +182,7 @@ class LookControl:
             yield _problem(
                 "dead", ERROR, "job", job,
                 f"{runs} of {job!r} died within a day; the last: "
-                + redact_text(error_line(last["error"], limit=300)),
+                + error_line(last["error"], limit=300),
                 last["finished_at"],
             )  # fmt: skip
 
@@ -261,7 +261,7 @@ def _broken(rows: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield _problem("broken", ERROR, "schedule", row["name"], redact_text(text), None)
     for row in rows["broken_jobs"]:
         text = f"job {row['name']!r}: {error_line(row['error'], limit=300)}"
-        yield _problem("broken", WARNING, "job", row["name"], redact_text(text), None)
+        yield _problem("broken", WARNING, "job", row["name"], text, None)
     stuck = rows["stuck"]
     if stuck is not None and stuck["runs"]:
         one = stuck["runs"] == 1
@@ -322,7 +322,7 @@ def _add_to_group(groups: dict[str, dict[str, Any]], mark: str, row: dict[str, A
         groups[mark] = {
             "group": mark,
             "job": row["job"],
-            "error": redact_text(error_line(row["error"], limit=500)),
+            "error": error_line(row["error"], limit=500),
             "runs": 1,
             "last_at": row["finished_at"],
             "first_at": row["finished_at"],
@@ -335,7 +335,7 @@ def _add_to_group(groups: dict[str, dict[str, Any]], mark: str, row: dict[str, A
 
 def group_of(job: str, error: str | None) -> str:
     """The same for errors of a job that differ in numbers and ids alone."""
-    same = _VARYING.sub("#", error_line(error, limit=500))
+    same = _VARYING.sub("#", naming_line(error or "")[:500])
     return hashlib.sha256(f"{job}\n{same}".encode()).hexdigest()[:16]
 
 

@@ -10,7 +10,6 @@ from rota.flow.explain import LIVE, SOME, serves
 from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.model.outcome import error_line
-from rota.model.redact import redact_text
 from rota.model.run import Run
 from rota.model.transitions import QUEUED
 from rota.storage.protocol import Storage
@@ -45,7 +44,7 @@ def with_reasons(storage: Storage, runs: Sequence[Run]) -> list[Run]:
 def why_nobody_can(name: str, job: Job | None) -> str:
     """What has to happen before a job that no live worker knows can run."""
     if job is not None and job.error:
-        error = redact_text(error_line(job.error, limit=ERROR_SHOWN))
+        error = error_line(job.error, limit=ERROR_SHOWN)
         return f"nobody can run the job {name!r} before this is mended: {error}"
     return f"no live worker knows the job {name!r}; start one with `rota up [MODULE:APP]`"
 

@@ -13,7 +13,7 @@ import msgspec
 
 from rota.errors import Invalid
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH
-from rota.model.redact import redact_json, shorten
+from rota.model.redact import redact_json, redact_text, shorten
 from rota.model.retry import Retry
 from rota.model.run import Claimed
 from rota.model.secrets import NO_SECRETS, Secrets
@@ -146,18 +146,25 @@ def settle(
 
 
 def error_line(text: str | None, limit: int = 100) -> str:
-    """The line of an error that names it: the last one of a traceback, else the first."""
-    lines = [line for line in (text or "").splitlines() if line.strip()]
-    named = lines[-1 if _is_traced(lines) else 0].strip() if lines else ""
-    return named if len(named) <= limit else named[: limit - 1] + "…"
+    """The line of an error that names it, as it may be shown: redacted, and then cut."""
+    return _cut(naming_line(redact_text(text or "")), limit)
 
 
 def error_text(text: str | None, limit: int = 2_000) -> str:
-    """All of an error, as far as it fits; of a traceback only the line that names it."""
-    whole = (text or "").strip()
-    if _is_traced(whole.splitlines()):
-        return error_line(whole, limit)
-    return whole if len(whole) <= limit else whole[: limit - 1] + "…"
+    """All of an error, as it may be shown and as far as it fits; of a traceback only the line that
+    names it."""
+    whole = redact_text(text or "").strip()
+    return _cut(naming_line(whole) if _is_traced(whole.splitlines()) else whole, limit)
+
+
+def naming_line(text: str) -> str:
+    """The line of an error that names it: the last one of a traceback, else the first."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1 if _is_traced(lines) else 0].strip() if lines else ""
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _is_traced(lines: Sequence[str]) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rota.model.on_error import Reaction, react, retry_id
 from rota.model.outcome import Settlement, error_line
-from rota.model.redact import redact_text
 from rota.model.run import NewRun, Run
 from rota.model.schedule import Schedule
 from rota.storage import rows
@@ -45,7 +44,7 @@ class ReactScript(Script):
     def _carry_out(
         self, tx: Transaction, schedule: Schedule, died: Run, reaction: Reaction
     ) -> Schedule:
-        error = redact_text(error_line(died.error, limit=STATE_LENGTH))
+        error = error_line(died.error, limit=STATE_LENGTH)
         told = f"run {died.id} died: {error}"
         if reaction.retry_at is not None:
             tx.many("insert_runs", [rows.new_run_row(_retry(schedule, died, reaction))])
