@@ -20,6 +20,7 @@ from rota.model.schedule import Schedule
 from rota.model.secrets import NO_SECRETS, know
 from rota.storage.protocol import Actor
 from tests.api.support import Driven, Gate, Watch, wait_until
+from tests.conformance.support import claim, settle
 
 NOWHERE = "00000000-0000-7000-8000-000000000000"
 
@@ -190,6 +191,21 @@ def test_queues_tell_how_much_waits(driven: Driven, note: Any) -> None:
     (queue,) = driven.control.queues()
     assert (queue["name"], queue["paused"], queue["queued"]) == ("default", False, 2)
     assert queue["oldest_at"] == driven.ago(timedelta(minutes=5))
+
+
+def test_the_timeline_has_what_ran_in_it_whenever_that_ended(driven: Driven, note: Any) -> None:
+    begin = driven.clock.now
+    never = note.enqueue(delay="1h").id
+    driven.control.cancel(never)
+    told = driven.control.timeline(begin - timedelta(hours=1), begin + timedelta(hours=1))
+    assert [(one["id"], one["started_at"]) for one in told["runs"]] == [(never, None)]
+    assert told["more_runs"] is False
+    long = note.enqueue().id
+    (claimed,) = claim(driven.store, 1, jobs=["note"])
+    driven.clock.advance("3h")
+    settle(driven.store, claimed, ran_for=timedelta(hours=3))
+    window = begin + timedelta(hours=1), begin + timedelta(hours=2)
+    assert [one["id"] for one in driven.control.timeline(*window)["runs"]] == [long]
 
 
 def test_every_list_is_paged(driven: Driven, note: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from rota.errors import Outdated
 from rota.model.job import Job
 from rota.model.retry import ONCE
+from rota.storage.engine import Row
 from rota.storage.scripts.claim import LogLine
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -93,12 +94,36 @@ def test_ends_are_the_latest_ones_of_a_stretch(store: Store, clock: VirtualClock
     for run in claim(store, 3):
         clock.advance("1m")
         settle(store, run, "succeeded" if run.seq % 2 else "failed", retry=ONCE)
-    told = store.ended_between(clock() - timedelta(minutes=1), clock() + HOUR, limit=10)
+    told = between(store, clock() - timedelta(minutes=1), clock() + HOUR)
     assert [row["state"] for row in told] != []
     times = [row["finished_at"] for row in told]
     assert times == sorted(times, reverse=True)
     assert len(told) == 2
-    assert len(store.ended_between(clock() - HOUR, clock() + HOUR, limit=2)) == 2
+    assert len(between(store, clock() - HOUR, clock() + HOUR, limit=2)) == 2
+
+
+def between(store: Store, since: datetime, until: datetime, limit: int = 10) -> list[Row]:
+    found, more = store.runs_between(since, until, limit=limit, looked=100)
+    assert not more
+    return found
+
+
+def test_what_ran_across_the_end_of_a_stretch_is_in_it(store: Store, clock: VirtualClock) -> None:
+    begin = clock()
+    ids = {}
+    clock.advance("4h")
+    for kind, hours in (("succeeded", 3), ("failed", 2), ("succeeded", 1), ("cancelled", 3)):
+        ids[hours, kind] = enqueue(store)
+        settle(store, claim_one(store), kind, retry=ONCE, ran_for=timedelta(hours=hours))
+    store.cancel_run(enqueue(store), None, ME)  # never began
+    long = {ids[3, "succeeded"], ids[3, "cancelled"]}
+    assert {row["id"] for row in between(store, begin + HOUR, begin + 2 * HOUR)} == long
+    told = between(store, begin + 2 * HOUR, begin + 3 * HOUR)
+    assert {row["id"] for row in told} == {*long, ids[2, "failed"]}
+    assert len(between(store, begin + 3 * HOUR, begin + 5 * HOUR)) == 5
+    some, more = store.runs_between(begin + HOUR, begin + 2 * HOUR, limit=10, looked=2)
+    assert more
+    assert {row["id"] for row in some} <= long
 
 
 def test_what_runs_take_is_learnt_from_those_that_succeeded(

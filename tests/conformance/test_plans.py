@@ -269,7 +269,7 @@ def do_look(store: Store, clock: VirtualClock) -> None:
     store.count_by_state(now, limit=100)
     store.look_for_problems(late_at=now, lost_at=now, limit=10)
     store.queued_jobs(limit=100)
-    store.ended_between(now, soon, limit=10)
+    store.runs_between(now - timedelta(days=1), now, limit=10, looked=10)
     store.schedules_due(soon, limit=10)
     store.recent_durations(["job", "other"], limit=20)
     store.recent_outcomes([1, 2, 3], limit=30)
@@ -307,6 +307,7 @@ SENT = {
     "do_look": {
         "brief_runs_after",
         "brief_ended",
+        "ended_from",
         "list_runs_of_state",
         "dead_runs",
         "broken_schedules",

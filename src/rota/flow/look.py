@@ -26,6 +26,7 @@ DAY = timedelta(days=1)
 LATE = timedelta(minutes=1)  # after which a due run or occurrence is a problem
 LONGEST_WINDOW = timedelta(days=31)
 TIMELINE_RUNS = 500
+TIMELINE_LOOKED = 5_000  # of the runs that ended after a stretch, for those that had begun in it
 COMING = 500
 COMING_OF_ONE = 50
 COMING_LEAST = 2
@@ -76,13 +77,16 @@ class LookControl:
         return sorted(found, key=lambda one: SEVERITIES.index(one["severity"]))
 
     def timeline(self, since: datetime, until: datetime) -> dict[str, Any]:
-        """Runs that ended or run in a stretch of time, and what is to come in it."""
+        """Runs that ran or ended in a stretch of time, and what is to come in it."""
         if not since < until or until - since > LONGEST_WINDOW:
             raise Invalid("until must be later than since, and at most 31 days")
         now = self.storage.now()
-        runs = self.storage.ended_between(since, until, limit=TIMELINE_RUNS + 1)
-        more = len(runs) > TIMELINE_RUNS
-        runs = [one for one in runs[:TIMELINE_RUNS] if (one["started_at"] or until) < until]
+        found, more = self.storage.runs_between(
+            since, until, limit=TIMELINE_RUNS + 1, looked=TIMELINE_LOOKED
+        )
+        # What runs may begin later than this stretch, or be claimed only.
+        found = [one for one in found if (one["started_at"] or one["finished_at"] or until) < until]
+        runs, more = found[:TIMELINE_RUNS], more or len(found) > TIMELINE_RUNS
         coming, more_coming = self._coming(max(now, since), until)
         names = self.storage.schedule_names(
             {one["schedule_id"] for one in runs if one["schedule_id"] is not None}

@@ -1278,6 +1278,29 @@ SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, 
                     ORDER BY finished_at DESC LIMIT :limit) AS cancelled
 ) AS ended ORDER BY finished_at DESC LIMIT :limit;
 
+-- name: ended_from
+-- Those that ended first from an instant on, of which some had begun before it. No index knows both
+-- ends of a run, so no more than the limit are looked at.
+SELECT seq, started_at, finished_at FROM (
+    SELECT * FROM (SELECT seq, started_at, finished_at
+                     FROM {prefix}runs
+                    WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :from_at
+                    ORDER BY finished_at LIMIT :limit) AS succeeded
+    UNION ALL
+    SELECT * FROM (SELECT seq, started_at, finished_at
+                     FROM {prefix}runs
+                    WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :from_at
+                    ORDER BY finished_at LIMIT :limit) AS dead
+    UNION ALL
+    SELECT * FROM (SELECT seq, started_at, finished_at
+                     FROM {prefix}runs
+                    WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+                      AND finished_at >= :from_at
+                    ORDER BY finished_at LIMIT :limit) AS cancelled
+) AS ended ORDER BY finished_at LIMIT :limit;
+
 -- name: audit_after
 SELECT id, "at", "by", via, action, thing, reason FROM {prefix}audit
  WHERE id > :after ORDER BY id LIMIT :limit;

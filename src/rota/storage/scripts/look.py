@@ -104,12 +104,24 @@ class LookScript(Script):
 
     # What was, and what comes
 
-    def ended_between(self, since_at: datetime, until_at: datetime, *, limit: int) -> list[Row]:
-        """Runs that ended in this stretch, and those that run; the latest first."""
+    def runs_between(
+        self, since_at: datetime, until_at: datetime, *, limit: int, looked: int
+    ) -> tuple[list[Row], bool]:
+        """Those that run, those that ran across the end of this stretch, and those that ended in
+        it, the latest first. Of what ended later only the first `looked` are known; true if there
+        were so many."""
 
-        def read(tx: Transaction) -> list[Row]:
-            ended = tx.all("brief_ended", since_at=since_at, until_at=until_at, limit=limit)
-            return [*tx.all("brief_running", limit=limit), *ended]
+        def read(tx: Transaction) -> tuple[list[Row], bool]:
+            later = tx.all("ended_from", from_at=until_at, limit=looked)
+            begun = [one for one in later if one["started_at"] and one["started_at"] < until_at]
+            seqs = [one["seq"] for one in begun[-limit:]]
+            across = tx.all("brief_runs", seqs=seqs) if seqs else []
+            found = [
+                *tx.all("brief_running", limit=limit),
+                *sorted(across, key=lambda one: one["finished_at"], reverse=True),
+                *tx.all("brief_ended", since_at=since_at, until_at=until_at, limit=limit),
+            ]
+            return found, len(later) >= looked
 
         return self.engine.read(read)
 
