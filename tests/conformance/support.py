@@ -341,6 +341,13 @@ def put_job(store: Store, name: str = "job", **options: Any) -> Job:
     return job
 
 
+def corrupt_job(store: Store, name: str = "job") -> None:
+    """What only somebody else's SQL does to a row."""
+    table = f"{store.engine.prefix}jobs"  # type: ignore[attr-defined]
+    change = f"UPDATE {table} SET policies = '{{}}' WHERE name = :name"
+    store.engine.write("corrupt", lambda tx: tx.text(change, {"name": name}))
+
+
 def together(*calls: Callable[[], T]) -> list[T]:
     """The answers of calls that begin at the same moment, each on a thread of its own."""
     barrier = threading.Barrier(len(calls))

@@ -21,6 +21,7 @@ from tests.conformance.support import (
     VirtualClock,
     all_runs,
     claim_one,
+    corrupt_job,
     ledger,
     outcomes,
     put_job,
@@ -83,6 +84,20 @@ def test_jobs_are_listed_by_name_in_pages(store: Store) -> None:
     assert [job.name for job in store.list_jobs(after="b", limit=9)] == ["c", "job"]
     assert list(store.jobs_named(["b", "unheard-of"])) == ["b"]
     assert store.jobs_named([]) == {}
+
+
+def test_a_job_whose_row_is_corrupt_is_listed_with_the_reason(store: Store) -> None:
+    put_job(store, "other")
+    corrupt_job(store)
+    every = {"words": None, "queue": None, "executor": None, "status": None, "after": ""}
+    for found in (store.list_jobs(limit=2), store.find_jobs(limit=2, **every)):
+        broken, other = found
+        assert (broken.name, broken.queue, other.name) == ("job", "default", "other")
+        assert "its row cannot be read (KeyError" in str(broken.error)
+        assert other.error is None
+    assert list(store.jobs_named(["job", "other"])) == ["other"]
+    put_job(store, priority=1)
+    assert store.list_jobs(limit=1)[0].error is None
 
 
 def test_jobs_put_by_many_at_once_are_all_there(store: Store, place: Place) -> None:

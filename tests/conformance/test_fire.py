@@ -20,6 +20,7 @@ from tests.conformance.support import (
     VirtualClock,
     all_runs,
     claim_one,
+    corrupt_job,
     enqueue,
     fire,
     ledger,
@@ -556,3 +557,17 @@ def test_a_run_that_stands_for_no_occurrence_does_not_restart_a_delay(
     assert run.id == extra != fired.id
     settle(store, run)
     assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+
+
+def test_a_job_that_cannot_be_read_delays_nobody(store: Store, clock: VirtualClock) -> None:
+    put_job(store, "other")
+    put_schedule(store, "bad", overlap="allow")
+    put_schedule(store, "good", job="other")
+    corrupt_job(store)
+    clock.advance("10s")
+    assert tick(store) == 2
+    assert sorted(run.job for run in all_runs(store)) == ["job", "other"]
+    store.pause_schedule("bad", None, ME)
+    clock.advance("20s")
+    store.resume_schedule("bad", None, ME, catch_up="all")
+    assert len(all_runs(store, job="job")) == 3

@@ -18,6 +18,7 @@ from tests.conformance.support import (
     VirtualClock,
     all_runs,
     claim_one,
+    corrupt_job,
     enqueue,
     ledger,
     plans,
@@ -329,3 +330,26 @@ def test_a_cancel_of_what_has_not_started_leaves_a_running_one_alone(store: Stor
     store.cancel_run(run_id, "gone", ME, running=False)
     run = store.run(run_id)
     assert (run.state, run.cancel_requested_at, run.reason) == ("running", None, None)
+
+
+def test_a_row_that_cannot_be_read_is_written_again_and_concerns_no_other(store: Store) -> None:
+    assert put_definition(store) is None
+    corrupt_job(store, NAME)
+    wanted = [
+        Definition(
+            job=Job(
+                name=name, executor="sql", source="file", origin=ORIGIN,
+                spec={"folder": "/somewhere", "version": "one"},
+            )
+        )
+        for name in (NAME, "later")
+    ]  # fmt: skip
+    assert store.put_definitions(wanted, ME, changed=(), live_seconds=30) == {}
+    assert sorted(store.jobs_named([NAME, "later"])) == [NAME, "later"]
+
+
+def test_a_row_that_cannot_be_read_belongs_to_its_origin(store: Store) -> None:
+    put_definition(store)
+    put_worker(store, NAME)
+    corrupt_job(store, NAME)
+    assert "belongs to origin" in str(put_definition(store, origin="elsewhere"))

@@ -65,6 +65,14 @@ class Job:
             object.__setattr__(self, "timeout", parse_duration(self.timeout, "timeout"))
         object.__setattr__(self, "isolation", choose(self.isolation, ISOLATION, "isolation"))
 
+    @classmethod
+    def broken(cls, fields: Mapping[str, Any], error: str) -> Job:
+        """What a row says that no job may say; nothing is checked. The rest is as by default."""
+        made = cls(name="broken")
+        for name, value in {**fields, "error": error}.items():
+            object.__setattr__(made, name, value)
+        return made
+
     @property
     def overlap_key(self) -> str:
         """File and decorator jobs overlap as a whole, whichever schedule made the run."""

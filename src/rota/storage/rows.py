@@ -6,7 +6,8 @@ are text, JSON is text, run ids are text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from operator import itemgetter
@@ -24,6 +25,8 @@ from rota.model.run import Attempt, Claimed, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.model.signature import Signature
 from rota.storage.engine import Row
+
+log = logging.getLogger("rota.storage")
 
 INSTANTS = frozenset({"at", "until", "occurrence", "last_occurrence", "first_run"})
 
@@ -136,6 +139,42 @@ def job_row(job: Job) -> Row:
 
 
 def job(row: Row) -> Job:
+    """A row that cannot be understood is a broken job: it can be seen, and made known again."""
+    try:
+        return checked_job(row)
+    except Invalid as fault:
+        error = str(fault) if row["error"] is None else f"{row['error']}; {fault}"
+        return Job.broken({name: row[name] for name in _PLAIN_JOB_COLUMNS}, error)
+
+
+_PLAIN_JOB_COLUMNS = (
+    "name", "executor", "source", "origin", "description", "queue", "priority", "version_at",
+)  # fmt: skip
+
+
+def jobs(found: Iterable[Row]) -> dict[str, Job]:
+    """By name. A corrupt row is an unknown job, and stops nobody else's."""
+    known = {}
+    for row in found:
+        try:
+            known[row["name"]] = checked_job(row)
+        except Invalid as fault:
+            log.error("%s", fault)
+    return known
+
+
+def checked_job(row: Row) -> Job:
+    """Checked again at construction: a row that somebody corrupted is refused, by name."""
+    try:
+        return _job(row)
+    except Exception as fault:
+        raise Invalid(
+            f"job {row['name']!r}: its row cannot be read ({type(fault).__name__}: {fault}); "
+            "a new version of it mends that"
+        ) from fault
+
+
+def _job(row: Row) -> Job:
     policies: Mapping[str, Any] = from_json(row["policies"])
     retry = Retry.from_dict({name: policies[name] for name in Retry().to_dict()})
     return Job(

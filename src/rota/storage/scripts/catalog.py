@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 
 from rota.model.job import Job
@@ -10,8 +9,6 @@ from rota.model.limits import METRIC_DEPTH
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.base import Script
-
-log = logging.getLogger("rota.storage")
 
 
 class CatalogScript(Script):
@@ -27,14 +24,7 @@ class CatalogScript(Script):
         self.engine.write("put_jobs", work)
 
     def jobs_named(self, names: Collection[str]) -> dict[str, Job]:
-        found = self.engine.read(lambda tx: tx.all("jobs_named", names=sorted(names)))
-        jobs = {}
-        for row in found:
-            try:
-                jobs[row["name"]] = rows.job(row)
-            except Exception:  # one corrupt row is an unknown job, and stops nobody else's
-                log.exception("job %s cannot be read", row["name"])
-        return jobs
+        return rows.jobs(self.engine.read(lambda tx: tx.all("jobs_named", names=sorted(names))))
 
     def list_jobs(self, *, after: str = "", limit: int) -> list[Job]:
         found = self.engine.read(lambda tx: tx.all("list_jobs", after=after, limit=limit))

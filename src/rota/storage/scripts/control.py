@@ -108,7 +108,7 @@ class ControlScript(SettleScript, RescueScript):
         row = tx.one("jobs_named", names=[name])
         if row is None:
             raise Unknown(f"job {name!r} does not exist any more, so there is no latest version")
-        job = rows.job(row)
+        job = rows.checked_job(row)
         return step_names(job.executor, job.spec)
 
     def pause_run(self, run_id: str, reason: str | None, actor: Actor) -> Run:

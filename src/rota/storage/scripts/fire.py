@@ -78,8 +78,7 @@ class FireScript(Script):
                 good.append(rows.checked_schedule(dict(row)))
             except Exception as fault:  # one corrupt row must not delay the others
                 broken.append((row["id"], row["next_fire_at"], str(fault)))
-        named = {row["name"]: rows.job(row) for row in jobs}
-        return Due(now, good, named, broken, len(found) == limit)
+        return Due(now, good, rows.jobs(jobs), broken, len(found) == limit)
 
     def next_fire_at(self) -> tuple[datetime, datetime | None]:
         """(now, the earliest cursor)."""

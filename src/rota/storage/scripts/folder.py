@@ -195,15 +195,12 @@ class FolderScript(ScheduleScript):
 
 
 def _is_there(wanted: Definition, job: Row | None, schedule: Row | None) -> bool:
-    """True if nothing would change. What cannot be read is for the long way to say."""
-    try:
-        if job is None or _differs(job, rows.job({**job}), wanted.job):
-            return False
-        if wanted.error is not None:
-            return True
-        old = None if schedule is None else rows.schedule({**schedule})
-    except Exception:
+    """True if nothing would change. What cannot be read is broken, and so differs."""
+    if job is None or _differs(job, rows.job(job), wanted.job):
         return False
+    if wanted.error is not None:
+        return True
+    old = None if schedule is None else rows.schedule({**schedule})
     if wanted.schedule is None:
         return old is None or not old.enabled or old.job != wanted.name
     return (

@@ -137,7 +137,7 @@ class ScheduleScript(FireScript):
     ) -> Schedule:
         """Fire what was missed as `catch_up` says, up to REPLAYED occurrences; what is left
         then follows the schedule's own policy."""
-        jobs = {row["name"]: rows.job(row) for row in tx.all("jobs_named", names=[schedule.job])}
+        jobs = rows.jobs(tx.all("jobs_named", names=[schedule.job]))
         fired = 0
         while schedule.next_fire_at is not None and schedule.next_fire_at <= now:
             plan = plan_fire(replace(schedule, catch_up=catch_up), now)

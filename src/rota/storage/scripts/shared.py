@@ -7,7 +7,6 @@ stays, retired, as long as a run of it has not ended: drop never touches runs th
 
 from __future__ import annotations
 
-import logging
 import uuid
 
 from rota.errors import Conflict, Outdated
@@ -18,8 +17,6 @@ from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.changes import Actor, audit
 from rota.storage.scripts.schedules import ScheduleScript
-
-log = logging.getLogger("rota.storage")
 
 # A key of `meta` that changes with these jobs: to look for news is to read one row.
 MARK = "shared_jobs"
@@ -112,15 +109,7 @@ class SharedScript(ScheduleScript):
             return mark, tx.all("shared_jobs", limit=SHARED_JOBS)
 
         found = self.engine.read(read)
-        if found is None:
-            return None
-        jobs = []
-        for row in found[1]:
-            try:
-                jobs.append(rows.job(row))
-            except Exception:  # one corrupt row stops nobody else's
-                log.exception("job %s cannot be read", row["name"])
-        return found[0], jobs
+        return None if found is None else (found[0], list(rows.jobs(found[1]).values()))
 
     def prune_shared_jobs(self, *, limit: int) -> int:
         """Delete dropped jobs whose last run has ended."""
