@@ -192,6 +192,11 @@ def test_a_paused_queue_says_who_and_why(store: Store, clock: VirtualClock) -> N
     assert (resumed["paused"], resumed["reason"], resumed["paused_by"]) == (False, None, None)
 
 
+def test_to_resume_a_queue_that_is_open_changes_nothing(store: Store) -> None:
+    store.resume_queue("default", ME)
+    assert store.list_audit(limit=9) == []
+
+
 def test_a_queue_that_does_not_exist_cannot_be_resumed(store: Store) -> None:
     with pytest.raises(Unknown, match="'nowhere'"):
         store.resume_queue("nowhere", ME)

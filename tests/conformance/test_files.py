@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from rota.model.files import KeptFile, NewFile
 from rota.model.limits import KEPT_FILE_BYTES
 from rota.storage.scripts import files
 from rota.storage.store import Store
-from tests.conformance.support import BEGINNING, ME, VirtualClock
+from tests.conformance.support import BEGINNING, ME, Place, VirtualClock, together
 
 BYTES = bytes(range(256)) + b"\0'\\x00--"
 
@@ -125,6 +126,29 @@ def test_a_full_store_says_so(store: Store, limit: str, monkeypatch: pytest.Monk
     with pytest.raises(Invalid, match=r"file 'report\.csv' cannot be kept: .* delete some, or"):
         put(store)
     assert len(store.list_files(limit=9)) == 2
+
+
+def test_two_that_come_at_once_do_not_both_take_the_last_place(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "KEPT_FILES", 1)
+    both_sent = threading.Barrier(2)
+
+    def meet(point: str) -> None:
+        # On the other engines the second one begins when the first has committed.
+        if point == "put_file.insert_file.after" and place.engine == "postgres":
+            both_sent.wait()
+
+    def keep(store: Store) -> str:
+        try:
+            return put(store).name
+        except Invalid:
+            return "refused"
+
+    first, second = place.open(probe=meet), place.open(probe=meet)
+    told = together(lambda: keep(first), lambda: keep(second))
+    assert sorted(told) == ["refused", "report.csv"]
+    assert len(first.list_files(limit=9)) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rota.storage.scripts import guard
 from rota.storage.store import Store
 from tests.conformance.support import ME, Place, VirtualClock, outcomes, put_schedule, tick
 
@@ -71,6 +72,32 @@ def test_adopting_resumes_what_the_guard_paused_and_nothing_else(
     assert home.schedule_named("guarded").next_fire_at == clock.after("5s")
     assert outcomes(home, guarded) == ["missed"]
     assert "adopt" in {row["action"] for row in home.list_audit(limit=9)}
+
+
+def test_a_schedule_that_cannot_be_resumed_keeps_no_other_from_it(
+    home: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "BATCH", 2)
+    for name in ("a", "b", "c", "d", "e"):
+        put_schedule(home, name)
+    home.check_home("there")
+    table = f"{home.engine.prefix}schedules"  # type: ignore[attr-defined]
+    change = f"UPDATE {table} SET expr = 'garbage' WHERE name IN ('a', 'd')"
+    home.engine.write("corrupt", lambda tx: tx.text(change, {}))
+    clock.advance("35s")
+    assert home.adopt("there", ME) == 3
+    paused = [one.name for one in home.list_schedules(limit=9) if one.paused]
+    assert paused == ["a", "d"]
+    assert home.adopt("there", ME) == 0
+
+
+def test_adopting_leaves_one_row_in_the_audit(home: Store) -> None:
+    put_schedule(home)
+    home.check_home("there")
+    before = home.list_audit(limit=1)[0]["id"]
+    home.adopt("there", ME)
+    told = [row["action"] for row in home.list_audit(limit=9) if row["id"] > before]
+    assert told == ["resume_schedule", "adopt"]
 
 
 def test_a_copied_database_is_noticed(store: Store, place: Place) -> None:

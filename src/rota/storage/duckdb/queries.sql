@@ -484,7 +484,7 @@ SELECT number FROM {prefix}step_marks
  WHERE run_seq = :seq AND number = :number AND attempt = :attempt;
 
 -- name: renew_worker
--- A step that kept everybody from writing kept its worker from renewing, too.
+-- Asked for where a step keeps everybody from writing. None does here; the name is SQLite's.
 UPDATE {prefix}runs
    SET lease_until = {now} + to_microseconds(CAST(:lease_seconds::DOUBLE * 1000000 AS BIGINT))
  WHERE state = 'running'
@@ -561,15 +561,19 @@ DELETE FROM {prefix}job_texts
 
 -------------------------------------------------------------------------------------- files
 
--- name: file_usage
-SELECT count(*) AS files, coalesce(sum(size), 0) AS bytes FROM {prefix}files;
-
 -- name: insert_file
 INSERT INTO {prefix}files (id, name, content_type, size, sha256, job, run_id, created_at, until,
        content)
 SELECT :id, :name, :content_type, :size, :digest, :job, :run_id, {now},
        {now} + to_microseconds(CAST(:ttl_seconds::DOUBLE * 1000000 AS BIGINT)), :content
 RETURNING id, name, content_type, size, sha256, job, run_id, created_at, until;
+
+-- name: lock_files
+-- Held until the end of the transaction: who counts them counts those of everybody before.
+SELECT 1 AS locked;
+
+-- name: file_usage
+SELECT count(*) AS files, coalesce(sum(size), 0) AS bytes FROM {prefix}files;
 
 -- name: kept_file
 SELECT id, name, content_type, size, sha256, job, run_id, created_at, until
@@ -724,8 +728,8 @@ RETURNING *;
 SELECT * FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit;
 
 -- name: paused_because
-SELECT name FROM {prefix}schedules
- WHERE paused AND paused_reason LIKE :mark ORDER BY id LIMIT :limit;
+SELECT id, name FROM {prefix}schedules
+ WHERE paused AND paused_reason LIKE :mark AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: drop_schedule
 DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
@@ -941,8 +945,11 @@ VALUES (a.name, true, a.reason, a.paused_by, {now});
 
 -- name: resume_queue
 UPDATE {prefix}queues SET paused = false, reason = NULL, paused_by = NULL, paused_at = NULL
- WHERE name = :name
+ WHERE name = :name AND paused
 RETURNING name;
+
+-- name: queue_named
+SELECT name FROM {prefix}queues WHERE name = :name;
 
 -- name: list_queues
 SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,

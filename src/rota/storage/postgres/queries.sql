@@ -304,6 +304,7 @@ WITH RECURSIVE keys(key) AS (
 SELECT key FROM keys WHERE key IS NOT NULL LIMIT :limit;
 
 -- name: taken_numbers
+-- This and the next one are for who looks and plants by hand: admit_runs does both for many keys.
 SELECT number FROM {prefix}slots WHERE key = :key;
 
 -- name: take_slot
@@ -633,12 +634,6 @@ ON CONFLICT (run_seq, number, attempt) DO NOTHING;
 SELECT number FROM {prefix}step_marks
  WHERE run_seq = :seq AND number = :number AND attempt = :attempt;
 
--- name: renew_worker
--- A step that kept everybody from writing kept its worker from renewing, too.
-UPDATE {prefix}runs SET lease_until = {now} + make_interval(secs => :lease_seconds)
- WHERE state = 'running'
-   AND worker_id = (SELECT worker_id FROM {prefix}runs WHERE seq = :seq);
-
 -- name: pause_request
 SELECT pause_requested_at FROM {prefix}runs
  WHERE seq = :seq AND attempt = :attempt AND state = 'running';
@@ -709,9 +704,6 @@ DELETE FROM {prefix}job_texts WHERE hash = ANY (:hash::text[]);
 
 -------------------------------------------------------------------------------------- files
 
--- name: file_usage
-SELECT count(*) AS files, coalesce(sum(size), 0)::bigint AS bytes FROM {prefix}files;
-
 -- name: insert_file
 WITH t AS MATERIALIZED (SELECT {now} AS now)
 INSERT INTO {prefix}files (id, name, content_type, size, sha256, job, run_id, created_at, until, content)
@@ -719,6 +711,13 @@ SELECT :id, :name, :content_type, :size::bigint, :digest, :job, :run_id::uuid, n
        now + make_interval(secs => :ttl_seconds::float8), :content::bytea
   FROM t
 RETURNING id, name, content_type, size, sha256, job, run_id::text, created_at, until;
+
+-- name: lock_files
+-- Held until the end of the transaction: who counts them counts those of everybody before.
+SELECT pg_advisory_xact_lock(hashtextextended('{prefix}files', 0));
+
+-- name: file_usage
+SELECT count(*) AS files, coalesce(sum(size), 0)::bigint AS bytes FROM {prefix}files;
 
 -- name: kept_file
 SELECT id, name, content_type, size, sha256, job, run_id::text, created_at, until
@@ -738,7 +737,7 @@ SELECT id, name, content_type, size, sha256, job, run_id::text, created_at, unti
 DELETE FROM {prefix}files WHERE id = :id RETURNING name;
 
 -- name: expired_files
-SELECT id FROM {prefix}files WHERE until <= {now} ORDER BY until LIMIT :limit;
+SELECT id FROM {prefix}files WHERE until <= (SELECT {now}) ORDER BY until LIMIT :limit;
 
 ------------------------------------------------------------------------------------- rescue
 
@@ -905,8 +904,8 @@ SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fire
   FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit FOR UPDATE;
 
 -- name: paused_because
-SELECT name FROM {prefix}schedules
- WHERE paused AND paused_reason LIKE :mark ORDER BY id LIMIT :limit;
+SELECT id, name FROM {prefix}schedules
+ WHERE paused AND paused_reason LIKE :mark AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: drop_schedule
 DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
@@ -1130,8 +1129,11 @@ ON CONFLICT (name) DO UPDATE
 
 -- name: resume_queue
 UPDATE {prefix}queues SET paused = false, reason = NULL, paused_by = NULL, paused_at = NULL
- WHERE name = :name
+ WHERE name = :name AND paused
 RETURNING name;
+
+-- name: queue_named
+SELECT name FROM {prefix}queues WHERE name = :name;
 
 -- name: server_facts
 SELECT current_setting('server_version') AS version,

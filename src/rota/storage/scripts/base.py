@@ -1,4 +1,5 @@
-"""What every script stands on: the engine, and the database's clock."""
+"""What every script stands on: the engine, the database's clock, and what the store knows of
+itself."""
 
 from __future__ import annotations
 
@@ -16,6 +17,13 @@ class Script:
         assert row is not None
         moment: datetime = row["now_at"]
         return moment
+
+    def _meta(self, tx: Transaction) -> dict[str, str]:
+        return {row["key"]: row["value"] for row in tx.all("all_meta")}
+
+    def _dispatch(self, tx: Transaction) -> str:
+        """What the switch for all claims says."""
+        return self._meta(tx).get("dispatch", "on")
 
     def now(self) -> datetime:
         """The instant by the clock that decides: the database's on server engines."""

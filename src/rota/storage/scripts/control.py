@@ -160,10 +160,13 @@ class ControlScript(SettleScript, RescueScript):
         self.engine.write("pause_queue", work)
 
     def resume_queue(self, name: str, actor: Actor) -> None:
+        """Let it be claimed from again; one that is open stays as it is."""
+
         def work(tx: Transaction) -> None:
-            if tx.one("resume_queue", name=name) is None:
+            if tx.one("resume_queue", name=name) is not None:
+                audit(tx, actor, "resume_queue", name, before="paused", after="open")
+            elif tx.one("queue_named", name=name) is None:
                 raise Unknown(f"queue {name!r} does not exist; `rota queues` lists them")
-            audit(tx, actor, "resume_queue", name, before="paused", after="open")
 
         self.engine.write("resume_queue", work)
 
@@ -172,9 +175,9 @@ class ControlScript(SettleScript, RescueScript):
 
         def work(tx: Transaction) -> None:
             value = "on" if on else f"paused by {actor.by}" + (f": {reason}" if reason else "")
-            meta = {row["key"]: row["value"] for row in tx.all("all_meta")}
+            before = self._meta(tx).get("dispatch")
             tx.all("set_meta", key="dispatch", value=value)
-            action, before = "resume_dispatch" if on else "pause_dispatch", meta.get("dispatch")
+            action = "resume_dispatch" if on else "pause_dispatch"
             audit(tx, actor, action, "dispatch", reason, before, value)
 
         self.engine.write("set_dispatch", work)
@@ -293,11 +296,10 @@ class ControlScript(SettleScript, RescueScript):
         """Counts by state and what the switches say."""
 
         def read(tx: Transaction) -> Row:
-            meta = {row["key"]: row["value"] for row in tx.all("all_meta")}
             return {
                 "runs": {row["state"]: row["runs"] for row in tx.all("count_runs")},
                 "schedules": tx.one("count_schedules"),
-                "dispatch": meta.get("dispatch", "on"),
+                "dispatch": self._dispatch(tx),
                 "now_at": self._now(tx),
             }
 

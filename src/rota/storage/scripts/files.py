@@ -23,9 +23,6 @@ class FilesScript(Script):
         digest = hashlib.sha256(file.content).hexdigest()
 
         def work(tx: Transaction) -> KeptFile:
-            usage = tx.one("file_usage")
-            assert usage is not None
-            _check_room(file, usage)
             row = tx.one(
                 "insert_file",
                 id=f"{micros(self._now(tx)):014x}{luck}",
@@ -38,7 +35,12 @@ class FilesScript(Script):
                 ttl_seconds=file.ttl_seconds,
                 content=file.content,
             )
+            # Counted with it, and one after the other only for that: to send it may take long.
+            tx.all("lock_files")
+            usage = tx.one("file_usage")
             assert row is not None
+            assert usage is not None
+            _check_room(file, usage)
             return KeptFile(**row)
 
         return self.engine.write("put_file", work)
@@ -88,12 +90,13 @@ class FilesScript(Script):
 
 
 def _check_room(file: NewFile, usage: Row) -> None:
-    if usage["files"] >= KEPT_FILES:
+    """`usage` counts the file itself too."""
+    if usage["files"] > KEPT_FILES:
         raise Invalid(
             f"file {file.name!r} cannot be kept: there are {KEPT_FILES:,} already; delete some, or "
             "keep them for a time only (ttl=)"
         )
-    if usage["bytes"] + len(file.content) > KEPT_FILES_BYTES:
+    if usage["bytes"] > KEPT_FILES_BYTES:
         raise Invalid(
             f"file {file.name!r} cannot be kept: all files together may have "
             f"{KEPT_FILES_BYTES:,} bytes; delete some, or keep them for a time only (ttl=)"

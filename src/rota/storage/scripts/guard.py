@@ -8,10 +8,15 @@ told apart; a restore into another server, or pg_upgrade, looks like a move, bec
 
 from __future__ import annotations
 
+import logging
+
+from rota.errors import StorageError
 from rota.storage import rows
-from rota.storage.engine import Transaction
+from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.changes import SYSTEM, Actor, audit, record_change
 from rota.storage.scripts.schedules import ScheduleScript
+
+log = logging.getLogger("rota.storage")
 
 BATCH = 500
 MARK = "this store was moved or copied"
@@ -39,18 +44,32 @@ class GuardScript(ScheduleScript):
         """This place is right from now on; resume what the guard paused. How many schedules."""
         here = self._here(cluster)
 
-        def work(tx: Transaction) -> list[str]:
+        def work(tx: Transaction) -> None:
             _remember(tx, here)
             audit(tx, actor, "adopt", "installation", after=rows.to_json(here))
-            found = tx.all("paused_because", mark=f"{MARK}%", limit=BATCH)
-            return [row["name"] for row in found]
 
-        resumed = 0
-        while names := self.engine.write("adopt", work):
-            for name in names:
-                self.resume_schedule(name, "adopted", actor)
-            resumed += len(names)
+        self.engine.write("adopt", work)
+        after, resumed = 0, 0
+        while found := self._paused_by_guard(after):
+            resumed += sum(self._resumes(row["name"], actor) for row in found)
+            after = found[-1]["id"]
         return resumed
+
+    def _paused_by_guard(self, after: int) -> list[Row]:
+        return self.engine.read(
+            lambda tx: tx.all("paused_because", mark=f"{MARK}%", after=after, limit=BATCH)
+        )
+
+    def _resumes(self, name: str, actor: Actor) -> bool:
+        """False for a schedule that cannot be resumed: it concerns no other."""
+        try:
+            self.resume_schedule(name, "adopted", actor)
+        except StorageError:
+            raise
+        except Exception as fault:
+            log.warning("schedule %s stays paused: %s", name, fault)
+            return False
+        return True
 
     def _here(self, cluster: str | None) -> dict[str, str]:
         here = dict(self.engine.home())
@@ -72,7 +91,7 @@ class GuardScript(ScheduleScript):
 
     def meta(self) -> dict[str, str]:
         """Schema version, installation id, home, dispatch switch."""
-        return {row["key"]: row["value"] for row in self.engine.read(lambda tx: tx.all("all_meta"))}
+        return self.engine.read(self._meta)
 
 
 def _moved(here: dict[str, str], known: dict[str, str]) -> str | None:

@@ -70,8 +70,7 @@ class LookScript(Script):
         """How many there are, are paused and are broken; and whether anything is claimed."""
 
         def read(tx: Transaction) -> Row:
-            meta = {row["key"]: row["value"] for row in tx.all("all_meta")}
-            return {**(tx.one("count_schedules") or {}), "dispatch": meta.get("dispatch", "on")}
+            return {**(tx.one("count_schedules") or {}), "dispatch": self._dispatch(tx)}
 
         return self.engine.read(read)
 
@@ -88,9 +87,7 @@ class LookScript(Script):
                 "broken_jobs": tx.all("broken_jobs", limit=limit),
                 "late_schedules": tx.all("schedules_by_id", ids=ids) if ids else [],
                 "stuck": tx.one("stuck_leases", before_at=lost_at),
-                "dispatch": {row["key"]: row["value"] for row in tx.all("all_meta")}.get(
-                    "dispatch", "on"
-                ),
+                "dispatch": self._dispatch(tx),
             }
 
         return self.engine.read(read)

@@ -103,7 +103,7 @@ class SharedScript(ScheduleScript):
         """(mark, jobs), also those that are retired; None while the mark is the known one."""
 
         def read(tx: Transaction) -> tuple[str, list[Row]] | None:
-            mark = next((row["value"] for row in tx.all("all_meta") if row["key"] == MARK), "")
+            mark = self._meta(tx).get(MARK, "")
             if mark == known:
                 return None
             return mark, tx.all("shared_jobs", limit=SHARED_JOBS)

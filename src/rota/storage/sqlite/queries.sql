@@ -456,14 +456,18 @@ DELETE FROM {prefix}job_texts WHERE hash = :hash;
 
 -------------------------------------------------------------------------------------- files
 
--- name: file_usage
-SELECT count(*) AS files, coalesce(sum(size), 0) AS bytes FROM {prefix}files;
-
 -- name: insert_file
 INSERT INTO {prefix}files (id, name, content_type, size, sha256, job, run_id, created_at, until, content)
 VALUES (:id, :name, :content_type, :size, :digest, :job, :run_id, {now},
         {now} + CAST(:ttl_seconds * 1000000 AS INTEGER), :content)
 RETURNING id, name, content_type, size, sha256, job, run_id, created_at, until;
+
+-- name: lock_files
+-- Held until the end of the transaction: who counts them counts those of everybody before.
+SELECT 1 AS locked;
+
+-- name: file_usage
+SELECT count(*) AS files, coalesce(sum(size), 0) AS bytes FROM {prefix}files;
 
 -- name: kept_file
 SELECT id, name, content_type, size, sha256, job, run_id, created_at, until
@@ -598,8 +602,8 @@ SELECT *
   FROM {prefix}schedules WHERE paused = 0 ORDER BY id LIMIT :limit;
 
 -- name: paused_because
-SELECT name FROM {prefix}schedules
- WHERE paused = 1 AND paused_reason LIKE :mark ORDER BY id LIMIT :limit;
+SELECT id, name FROM {prefix}schedules
+ WHERE paused = 1 AND paused_reason LIKE :mark AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: drop_schedule
 DELETE FROM {prefix}schedules WHERE id = :id RETURNING id;
@@ -787,8 +791,11 @@ ON CONFLICT (name) DO UPDATE
 
 -- name: resume_queue
 UPDATE {prefix}queues SET paused = 0, reason = NULL, paused_by = NULL, paused_at = NULL
- WHERE name = :name
+ WHERE name = :name AND paused = 1
 RETURNING name;
+
+-- name: queue_named
+SELECT name FROM {prefix}queues WHERE name = :name;
 
 -- name: list_queues
 SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
