@@ -299,6 +299,24 @@ def test_a_part_that_fails_is_left_out_and_the_rest_is_done_once(store: Store) -
     assert names == ["default", "last", "queue 0", "queue 2"]
 
 
+def test_a_part_that_fails_after_a_part_of_its_own_concerns_none_behind_it(store: Store) -> None:
+    def work(tx: Any) -> list[str]:
+        told = []
+        try:
+            with tx.savepoint():
+                with suppress(LookupError), tx.savepoint():
+                    raise LookupError("within")
+                raise ValueError("around")
+        except ValueError as fault:
+            told.append(str(fault))
+        with tx.savepoint():
+            tx.many("insert_queues", [{"name": "behind"}])
+        return told
+
+    assert store.engine.write("test", work) == ["around"]
+    assert [row["name"] for row in store.list_queues(limit=9)] == ["behind", "default"]
+
+
 def test_a_statement_that_aborts_the_transaction_is_left_out_too(store: Store) -> None:
     put_job(store)
     run_id = enqueue(store)

@@ -1,6 +1,6 @@
 """Named statements: SQL is written as SQL, in each engine's queries.sql.
 
-`:name` marks a parameter; `{prefix}`, `{views}` and `{now}` are the only substitutions.
+`:name` marks a parameter; `{prefix}`, `{views}`, `{schema}` and `{now}` are the only substitutions.
 """
 
 from __future__ import annotations

@@ -146,6 +146,9 @@ class DuckdbEngine:
             except Undone as undone:
                 # Nobody else wrote meanwhile: it comes to the same place, and passes it over.
                 self._roll_back()
+                # What had failed within this part is not met any more, and its numbers go on to
+                # the parts behind.
+                failed = {n: fault for n, fault in failed.items() if n < undone.number}
                 failed[undone.number] = undone.fault
                 continue
             except BaseException:

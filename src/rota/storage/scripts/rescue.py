@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 
-from rota.errors import Invalid
-from rota.model.duration import parse_duration
 from rota.model.run import Claimed
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.storage import rows
 from rota.storage.engine import Transaction
 from rota.storage.scripts.admit import AdmitScript
+from rota.storage.scripts.settle import restart_delay
 
 
 class RescueScript(AdmitScript):
@@ -37,13 +35,7 @@ class RescueScript(AdmitScript):
             self._admit_keys(tx, freed)
             stranded = tx.all("stranded_delay_schedules", waiting_at=WAITING_FOR_RUN, limit=limit)
             for row in stranded:
-                with suppress(Invalid):  # a corrupt row must not keep the others from going on
-                    tx.all(
-                        "restart_delay_schedule",
-                        id=row["id"],
-                        interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
-                        waiting_at=WAITING_FOR_RUN,
-                    )
+                restart_delay(tx, row)
             return len(freed) + len(stranded)
 
         return self.engine.write("sweep", work)

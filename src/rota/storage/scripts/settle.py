@@ -122,15 +122,8 @@ class SettleScript(AdmitScript, ReactScript):
             return
         ids = sorted({schedule_id for schedule_id, _ in over if schedule_id is not None})
         for row in tx.all("delay_schedules", ids=ids, waiting_at=WAITING_FOR_RUN):
-            if (row["id"], row["last_fired_at"]) not in over:
-                continue
-            with suppress(Invalid):  # a corrupt row must not keep its runs, or others, from ending
-                tx.all(
-                    "restart_delay_schedule",
-                    id=row["id"],
-                    interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
-                    waiting_at=WAITING_FOR_RUN,
-                )
+            if (row["id"], row["last_fired_at"]) in over:
+                restart_delay(tx, row)
 
     def _add_to_end(self, tx: Transaction, seq: int, on_terminated: OnTerminated) -> None:
         """An executor's own statements. If they fail the run ends all the same, and says so."""
@@ -153,6 +146,17 @@ class SettleScript(AdmitScript, ReactScript):
                     }
                 ],
             )
+
+
+def restart_delay(tx: Transaction, row: Row) -> None:
+    """A schedule that waited for its run counts from now on."""
+    with suppress(Invalid):  # a corrupt row must not keep its runs, or others, from going on
+        tx.all(
+            "restart_delay_schedule",
+            id=row["id"],
+            interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
+            waiting_at=WAITING_FOR_RUN,
+        )
 
 
 def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:
