@@ -36,9 +36,15 @@ def broken(ctx: rota.Context, text: str = "no bread") -> None:
 
 
 @app.job(queue="talk")
-def chatty(ctx: rota.Context, lines: int = 3) -> None:
+def chatty(ctx: rota.Context, lines: int = 3, gate: str = "") -> None:
+    """With a gate: says one more when the file GATE.N is there, for N = 0 and 1."""
     for number in range(lines):
         ctx.logger.info("line %d", number + 1)
+    for step in range(2 if gate else 0):
+        while not Path(f"{gate}.{step}").exists():
+            if ctx.wait(0.05):
+                return
+        ctx.logger.info("after gate %d", step)
 
 
 app.schedule("nightly", job="greet", cron="0 3 * * *", timezone="Europe/Berlin")

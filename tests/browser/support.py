@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,12 @@ class Site:
 
     def open_gate(self, gate: str, step: int) -> None:
         (self.folder / f"{gate}.{step}").touch()
+
+    def write(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        """Rows as they may have become, where the way there would take years or crashes."""
+        with closing(sqlite3.connect(self.folder / "rota.db", timeout=SECONDS)) as connection:
+            connection.executemany(statement, rows)
+            connection.commit()
 
 
 @contextmanager

@@ -39,6 +39,69 @@ def test_a_log_is_followed_to_its_end(site: Site, new_tab: Opening) -> None:
     expect(tab.page.get_by_text('"gate": "open"')).to_be_visible()
 
 
+def test_a_log_of_any_length_is_shown_without_a_hole(site: Site, new_tab: Opening) -> None:
+    run = site.enqueue("chatty", lines=2_100, gate="flood")
+    tab = new_tab(site, "viewer").open(f"/runs/{run}").is_live()
+    log = tab.page.get_by_role("log")
+    earlier = log.get_by_role("button", name="earlier lines")
+    later = log.get_by_role("button", name="later lines")
+    lines = log.locator(".text")
+    expect(lines.last).to_have_text("line 2100")
+
+    def without_hole() -> tuple[int, int]:
+        texts = [one for one in lines.all_inner_texts() if one.startswith("line ")]
+        numbers = [int(one.removeprefix("line ")) for one in texts]
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+        return numbers[0], numbers[-1]
+
+    first, _ = without_hole()
+    while first > 1:  # what was cut off, or never asked for, is offered
+        earlier.click()
+        expect(lines.first).to_have_text(f"line {max(1, first - 200)}")
+        first, last = without_hole()
+    assert last < 2_100
+    expect(earlier).to_have_count(0)
+    expect(tab.page.get_by_text("following")).to_have_count(0)
+    site.open_gate("flood", 0)  # nothing is added behind a gap
+    expect(later).to_be_visible()
+    tab.page.route("**/logs?after=*", lambda route: route.abort())
+    tab.allowed = ("ERR_FAILED",)
+    later.click()
+    expect(tab.page.locator(".toast")).to_contain_text("the server does not answer")
+    assert without_hole() == (1, last)
+    tab.page.unroute("**/logs?after=*")
+    later.click()
+    expect(lines.last).to_have_text("after gate 0")
+    expect(later).to_have_count(0)
+    expect(earlier).to_be_visible()
+    site.open_gate("flood", 1)
+    expect(lines.last).to_have_text("after gate 1")
+    assert without_hole()[1] == 2_100
+
+
+def test_a_dead_run_says_what_ended_it_and_a_list_the_line_that_names_it(
+    site: Site, new_tab: Opening
+) -> None:
+    run = site.finish("broken")["id"]
+    error = "no such table: flour\nLINE 3:   FROM flour\n               ^"
+    site.write("UPDATE _rota_runs SET lost = 1, error = ? WHERE id = ?", [(error, run)])
+    tab = new_tab(site).open(f"/runs/{run}")
+    expect(tab.page.get_by_text("Dead: 1 of 1 attempts failed")).to_be_visible()
+    site.write("UPDATE _rota_runs SET max_attempts = 3 WHERE id = ?", [(run,)])
+    tab.page.reload()
+    expect(tab.page.get_by_text("Dead: attempt 1 failed for good")).to_be_visible()
+    site.write(
+        "UPDATE _rota_attempts SET outcome = 'lost' "
+        " WHERE run_seq = (SELECT seq FROM _rota_runs WHERE id = ?)",
+        [(run,)],
+    )
+    tab.page.reload()
+    expect(tab.page.get_by_text("Dead: its worker was lost")).to_be_visible()
+    tab.open("/runs?job=broken")
+    row = tab.page.locator(f"tr[data-key='{run}']")
+    expect(row.locator(".error-line")).to_have_text("no such table: flour")
+
+
 def test_a_dead_run_is_redone_from_the_step_that_failed(site: Site, new_tab: Opening) -> None:
     run = site.finish("bread")["id"]
     tab = new_tab(site, "operator").open(f"/runs/{run}").is_live()
@@ -59,10 +122,12 @@ def test_a_dead_run_is_redone_from_the_step_that_failed(site: Site, new_tab: Ope
     assert site.get("/audit", limit=1)["items"][0]["reason"] == "flour is here"
 
 
-def test_a_running_run_is_cancelled(site: Site, new_tab: Opening) -> None:
+def test_a_running_run_is_asked_to_pause_and_cancelled(site: Site, new_tab: Opening) -> None:
     run = site.enqueue("gated", gate="cancelled")
     tab = new_tab(site, "operator").open(f"/runs/{run}").is_live()
     expect(tab.badge("running")).to_be_visible()
+    tab.act("Pause")
+    expect(tab.page.locator(".toast")).to_contain_text("A pause is asked for.")
     tab.act("Cancel", reason="burnt", confirm="Cancel the run")
     expect(tab.badge("cancelled")).to_be_visible()
     expect(tab.page.get_by_text("Cancelled: burnt.")).to_be_visible()

@@ -30,8 +30,11 @@ export function RunState({ run }) {
   return html`<span class="row"><${Badge} state=${run.state} />${asked && html`<small class="muted">${asked}</small>`}</span>`;
 }
 
-// The first line of an error: what a list has room for.
-export const firstLine = (text) => (text ?? "").split("\n").filter((line) => line.trim()).at(-1) ?? "";
+// The line of an error that names it: the last one of a traceback, else the first.
+export function errorLine(text) {
+  const lines = (text ?? "").split("\n").filter((line) => line.trim());
+  return (lines.some((line) => line.startsWith("Traceback (")) ? lines.at(-1) : lines[0])?.trim() ?? "";
+}
 
 // An event about a run, laid over what is known of it.
 export function withEvent(run, { type, data }) {

@@ -9,7 +9,7 @@ import { Badge } from "../parts/badge.js";
 import { Empty, Failed, Notice } from "../parts/empty.js";
 import { Broken, JobState, retired, source } from "../parts/job-bits.js";
 import { Card, Facts, Page } from "../parts/page.js";
-import { RunState, firstLine, runLink, scheduleLink } from "../parts/run-bits.js";
+import { RunState, errorLine, runLink, scheduleLink } from "../parts/run-bits.js";
 import { RunForm } from "../parts/run-form.js";
 import { Strip } from "../parts/strip.js";
 import { Table } from "../parts/table.js";
@@ -21,7 +21,7 @@ const SCHEDULES = 20;
 
 export default function Job({ params }) {
   const job = useLoad((signal) => get(`/jobs/${name(params.name)}`, {}, { signal }), [params.name], { on: aboutActions, every: 5 });
-  const runs = useLoad((signal) => get("/runs", { job: params.name, limit: RUNS }, { signal }), [params.name], { on: (event) => aboutRuns(event) && (event.data.job ?? params.name) === params.name });
+  const runs = useLoad((signal) => get("/runs", { job: params.name, limit: RUNS }, { signal }), [params.name], { on: (event) => aboutRuns(event) && (event.data.name ?? params.name) === params.name });
   if (!job.data) {
     return html`<${Page} title=${params.name} of="jobs">${job.error?.status === 404
       ? html`<${Empty} title="There is no such job"><p>No process has registered it. Start the program that has it, or put its file into <code>jobs.d</code>.</p><a href=${href("/jobs")}>All jobs</a><//>`
@@ -63,7 +63,7 @@ function Why({ job }) {
 
 function Runs({ job, runs }) {
   const rows = runs.data?.items;
-  const ended = (rows ?? []).map((run) => ({ occurrence: run.created_at, state: run.state, run_id: run.id, reason: firstLine(run.error) }));
+  const ended = (rows ?? []).map((run) => ({ occurrence: run.created_at, state: run.state, run_id: run.id, reason: errorLine(run.error) }));
   return html`<${Card} title="Latest runs" flush actions=${html`<${Strip} outcomes=${ended} most=${RUNS} label="The last ${RUNS} runs" /><a href=${href("/runs", { job: job.name })}>all</a>`}>
     <${Table} label="Latest runs" rows=${rows?.slice(0, SHOWN)} error=${runs.error} keyOf=${(run) => run.id} columns=${[
       { label: "Run", lead: true, cell: (run) => runLink(run.id) },
@@ -71,7 +71,7 @@ function Runs({ job, runs }) {
       { label: "Made", cell: (run) => html`<${When} at=${run.created_at} />` },
       { label: "Took", right: true, cell: (run) => html`<${Took} from=${run.started_at} to=${run.finished_at} running=${run.state === "running"} />` },
       { label: "By", cell: (run) => (run.schedule ? scheduleLink(run.schedule) : html`<span>${run.created_by ?? "–"}</span>`) },
-      { label: "Error", cell: (run) => run.error && run.state !== "succeeded" && html`<span class="two-lines tone is-bad" title=${run.error}>${firstLine(run.error)}</span>` },
+      { label: "Error", cell: (run) => run.error && run.state !== "succeeded" && html`<span class="two-lines tone is-bad" title=${run.error}>${errorLine(run.error)}</span>` },
     ]} empty=${html`<${Empty} title="It has not run yet">Run it, or give it a schedule: <code>rota schedule NAME --job ${job.name} --every 1h</code><//>`} />
   <//>`;
 }

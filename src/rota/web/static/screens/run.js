@@ -40,7 +40,7 @@ export default function Run({ params }) {
   const over = TERMINAL.has(run.state);
   return html`<${Page} title=${title} of="runs" badge=${html`<${Badge} state=${run.state} />`} actions=${can("operator") && html`<${Actions} run=${run} steps=${parts.data?.steps ?? []} reload=${reload} />`}>
     <div class="grid">
-      <${Why} run=${run} />
+      <${Why} run=${run} attempts=${parts.data?.attempts ?? []} />
       <${Progressing} run=${run} />
       <${Fault} run=${run} texts=${parts.data?.texts ?? []} />
       <div class="grid side">
@@ -76,7 +76,7 @@ function Actions({ run, steps, reload }) {
   return html`
     ${over && html`<button class="primary" onClick=${() => redo(run, steps, null, reload)}>Redo…</button>`}
     ${!over && !run.cancel_requested_at && html`<button class="danger" onClick=${cancel}>Cancel…</button>`}
-    ${!over && run.state !== "paused" && html`<button onClick=${() => act({ title: "Pause this run", text: run.state === "running" ? "A SQL run stops at its next step, done steps kept. A Python run goes to its end." : "It waits until somebody resumes it.", verb: "Pause", reason: "optional" }, (told) => post(`${path}/pause`, told), "The run is held back.")}>Pause…</button>`}
+    ${!over && run.state !== "paused" && html`<button onClick=${() => act({ title: "Pause this run", text: run.state === "running" ? "A SQL run stops at its next step, done steps kept. A Python run goes to its end." : "It waits until somebody resumes it.", verb: "Pause", reason: "optional" }, (told) => post(`${path}/pause`, told), run.state === "running" ? "A pause is asked for." : "The run is paused.")}>Pause…</button>`}
     ${run.state === "paused" && html`<button class="primary" onClick=${() => act({ title: "Resume this run", verb: "Resume", reason: "optional" }, (told) => post(`${path}/resume`, told), "The run goes on.")}>Resume…</button>`}
     ${run.state !== "running" && html`<button class="danger" onClick=${drop}>Delete…</button>`}`;
 }
@@ -94,12 +94,12 @@ export async function redo(run, steps, from, reload) {
 }
 
 // Whatever does not run says why.
-function Why({ run }) {
-  const words = reasons(run);
+function Why({ run, attempts }) {
+  const words = reasons(run, attempts);
   return words.length ? html`<${Notice} tone=${run.state === "paused" ? "halt" : run.state === "dead" || run.state === "cancelled" ? "off" : "wait"}>${words.map((one, at) => html`<div key=${at}>${one}</div>`)}<//>` : null;
 }
 
-function reasons(run) {
+function reasons(run, attempts) {
   const because = run.reason ? `: ${run.reason}` : "";
   switch (run.state) {
     case "waiting": return [run.attempt > 0 && run.failures > 0 ? html`Between attempts: the next one is due <${When} at=${run.due_at} as="countdown" />.` : html`Not due yet: it is due <${When} at=${run.due_at} as="countdown" />${because}.`];
@@ -111,9 +111,16 @@ function reasons(run) {
     case "paused": return [`Paused${because}. It goes on when somebody resumes it.`];
     case "running": return [run.cancel_requested_at && html`Its worker was asked to stop <${When} at=${run.cancel_requested_at} />${because}.`, run.pause_requested_at && html`A pause was asked for <${When} at=${run.pause_requested_at} />${because}.`].filter(Boolean);
     case "cancelled": return [`Cancelled${because || ", no reason given"}.`];
-    case "dead": return [run.lost > 0 ? `Dead: its worker was lost ${run.lost} times.` : `Dead: ${run.failures} of ${run.max_attempts} attempts failed, so nobody tries again.`];
+    case "dead": return [`Dead: ${death(run, attempts)}`];
     default: return [];
   }
+}
+
+// The attempt that came last ended it; workers may have been lost on the way.
+function death(run, attempts) {
+  if (attempts.find((one) => one.number === run.attempt)?.outcome === "lost") return `its worker was lost, ${run.lost} times in all.`;
+  if (run.failures < run.max_attempts) return `attempt ${run.attempt} failed for good, so nobody tries again.`;
+  return `${run.failures} of ${run.max_attempts} attempts failed, so nobody tries again.`;
 }
 
 function Progressing({ run }) {

@@ -11,7 +11,7 @@ import { Chip, Choice } from "../parts/chips.js";
 import { Empty } from "../parts/empty.js";
 import { Work, work } from "../parts/many.js";
 import { Card, Page } from "../parts/page.js";
-import { Progress, RunState, firstLine, jobLink, runLink, scheduleLink, withEvent } from "../parts/run-bits.js";
+import { Progress, RunState, errorLine, jobLink, runLink, scheduleLink, withEvent } from "../parts/run-bits.js";
 import { Pager, Table } from "../parts/table.js";
 import { Took, When } from "../parts/when.js";
 
@@ -24,7 +24,7 @@ const brief = ({ args, result, backoff, ...run }) => run;
 
 export default function Runs({ query }) {
   const filter = Object.fromEntries(FILTERS.map((one) => [one, query[one] || undefined]));
-  const { data, error, loading, reload, set } = useLoad(async (signal) => {
+  const { data, error, reload, set } = useLoad(async (signal) => {
     const page = await get("/runs", { ...filter, before: query.before, limit: LIMIT }, { signal });
     return { ...page, items: page.items.map(brief) };
   }, [...FILTERS.map((one) => query[one]), query.before], { on: (event) => !query.before && (aboutRuns(event) && event.type !== "run.progress" || aboutActions(event)) });
@@ -54,7 +54,7 @@ export default function Runs({ query }) {
       ${verbsFor(query.state).map((verb) => html`<button key=${verb} class=${verb === "delete" ? "danger" : ""} disabled=${busy} onClick=${async () => { if (await bulk(verb, filter)) { reload(); count.reload(); } }}>${title(verb)} all…</button>`)}</div>`}
     <${Work} />
     <${Card} flush label="Runs">
-      <${Table} label="Runs" columns=${columns} rows=${data?.items} error=${error} loading=${loading} keyOf=${(run) => run.id} empty=${empty} />
+      <${Table} label="Runs" columns=${columns} rows=${data?.items} error=${error} keyOf=${(run) => run.id} empty=${empty} />
       <${Pager} page=${data} query=${query} told=${count.data ? `${told(count.data)} ${query.state}` : null} />
     <//>
   <//>`;
@@ -75,7 +75,7 @@ function useRows(set) {
 
 function Said({ run }) {
   if (run.state === "running") return html`<${Progress} progress=${run.progress} />`;
-  if (run.error && run.state !== "succeeded") return html`<span class="error-line clip" title=${run.error}>${firstLine(run.error)}</span>`;
+  if (run.error && run.state !== "succeeded") return html`<span class="error-line clip" title=${run.error}>${errorLine(run.error)}</span>`;
   if (run.reason) return html`<span class="muted">${run.reason}</span>`;
   if (run.state === "held") return html`<span class="muted">waits for ${run.overlap_key ?? run.concurrency_key}</span>`;
   if (run.state === "waiting" && run.attempt > 0) return html`<span class="muted">next attempt <${When} at=${run.due_at} as="countdown" /></span>`;
