@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import UTC, datetime
 
 from playwright.sync_api import expect
 
@@ -119,3 +121,51 @@ def test_the_next_ten_times_and_the_ledger_are_there(site: Site, new_tab: Openin
     link = tab.page.locator(".toast").get_by_role("link", name="look at it")
     link.click()
     expect(tab.badge("succeeded")).to_be_visible()
+
+
+def test_the_ledger_is_read_to_its_beginning(site: Site, new_tab: Opening) -> None:
+    name = "L" * 128  # once a year
+    schedule = site.get(f"/schedules/{name}")["id"]
+    years = [int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in range(2006, 2026)]
+    site.write(
+        "INSERT INTO _rota_occurrences (schedule_id, occurrence, last_occurrence, count, outcome,"
+        " reason, recorded_at) VALUES (?, ?, ?, 1, 'skipped', 'holiday', ?)",
+        [(schedule, at * 10**6, at * 10**6, int(time.time() * 10**6)) for at in years],
+    )
+    tab = new_tab(site).open(f"/schedules/{name}")
+    card = tab.page.locator("section.card", has_text="What became of every occurrence")
+    rows = card.locator("table.calendar tbody tr")
+    expect(rows).to_have_count(14)
+    newest = rows.get_by_role("rowheader").all_inner_texts()
+    expect(card.locator("p.row")).to_contain_text("14 skipped")
+    card.get_by_role("button", name="earlier").click()
+    expect(rows).to_have_count(6)
+    expect(card.locator("p.row")).to_contain_text("6 skipped")
+    expect(card.get_by_role("button", name="earlier")).to_have_count(0)
+    assert len({*newest, *rows.get_by_role("rowheader").all_inner_texts()}) == 20
+    card.get_by_role("button", name="newest").click()
+    expect(rows).to_have_count(14)
+
+
+def test_what_the_form_foretells_is_what_the_schedule_does(site: Site, new_tab: Opening) -> None:
+    told = {"cron": "0 3 * * *", "starts_at": "2090-01-01T00:00:00Z"}
+    site.post("/schedules", name="late", job="greet", **told)
+    begun = {"every": "10d", "first_run": "2020-01-01T00:00:07Z"}
+    site.post("/schedules", name="begun", job="greet", enabled=False, **begun)
+    tab = new_tab(site, "operator").open("/schedules/late")
+    dialog = tab.page.get_by_role("dialog")
+    tab.page.get_by_role("button", name="Edit…").click()
+    expect(dialog.locator(".preview li").first).to_contain_text("2090-01-01T03:00:00")
+    dialog.get_by_label("When", exact=True).fill("0 4 * * *")
+    expect(dialog.locator(".preview li").first).to_contain_text("2090-01-01T04:00:00")
+    tab.page.keyboard.press("Escape")
+    tab.open("/schedules/begun")
+    tab.page.get_by_role("button", name="Edit…").click()
+    dialog.get_by_label("When", exact=True).fill("20d")
+    expect(dialog.locator(".preview")).to_contain_text("20d")
+    foretold = dialog.locator(".preview li code").first.inner_text()
+    answer = site.api.patch(
+        "/schedules/begun", json={"every": "20d", "enabled": True}, headers={"If-Match": "*"}
+    )
+    assert answer.is_success, answer.text
+    assert datetime.fromisoformat(foretold) == datetime.fromisoformat(answer.json()["next_fire_at"])

@@ -10,6 +10,7 @@ import { toast } from "../lib/toast.js";
 import { Badge, tone } from "../parts/badge.js";
 import { Chart } from "../parts/chart.js";
 import { ask } from "../parts/dialog.js";
+import { Diff } from "../parts/diff.js";
 import { Empty, Failed, Notice } from "../parts/empty.js";
 import { Card, Facts, Page } from "../parts/page.js";
 import { jobLink, runLink } from "../parts/run-bits.js";
@@ -108,16 +109,19 @@ function Ledger({ path, schedule, query, concerns }) {
   const form = html`<form class="row" onSubmit=${why}><label class="row small">Why did it not run at <input name="at" type="datetime-local" step="1" required defaultValue=${input(now.peek())} /></label><button>Ask</button></form>`;
   if (!data) return html`<${Card} title="What became of every occurrence">${error ? html`<${Failed} error=${error} />` : html`<${Empty} title="Loading…" />`}<//>`;
   if (data.items.length === 0) return html`<${Card} title="What became of every occurrence" actions=${form}><${Empty} title="It has not been due yet">Its first occurrence will appear here, whatever becomes of it.<//><//>`;
+  const calendar = arrange(data.items);
+  const { drawn } = calendar;
+  const last = drawn.at(-1).occurrence;
   const counts = new Map();
-  for (const one of data.items) counts.set(one.outcome, (counts.get(one.outcome) ?? 0) + (one.count ?? 1));
+  for (const one of drawn) counts.set(one.outcome, (counts.get(one.outcome) ?? 0) + (one.count ?? 1));
   return html`<${Card} title="What became of every occurrence" actions=${form}>
-    <${Calendar} items=${data.items} />
+    <${Calendar} ...${calendar} />
     <p class="row small muted">${[...counts].map(([outcome, count]) => html`<span key=${outcome} class="row ${tone(outcome)}"><span class="dot"></span>${count.toLocaleString("en")} ${outcome}</span>`)}
-      <span>since <${When} at=${data.items.at(-1).occurrence} as="stamp" /></span>
-      ${data.next && html`<button class="link" onClick=${() => setQuery({ before: data.next })}>earlier ›</button>`}
+      <span>since <${When} at=${last} as="stamp" /></span>
+      ${(data.next || drawn.length < data.items.length) && html`<button class="link" onClick=${() => setQuery({ before: last })}>earlier ›</button>`}
       ${query.before && html`<button class="link" onClick=${() => setQuery({ before: null })}>« newest</button>`}
       <a href=${href("/runs", { schedule })}>its runs</a></p>
-    <${Odd} items=${data.items} />
+    <${Odd} items=${drawn} />
   <//>`;
 }
 
@@ -127,17 +131,24 @@ const ROWS = 14;
 const A_CELL = 8; // dots that are drawn in one cell; of more the counts
 const OFTEN = 30 * 60_000; // who fires more often than that has a row for each hour, not each day
 
-function Calendar({ items }) {
+// The rows that fit, and of the items those that are in them: the next page begins after the last one.
+function arrange(items) {
   const span = parse(items[0].occurrence) - parse(items.at(-1).occurrence);
   const often = items.length > 1 && span / (items.length - 1) < OFTEN;
   const columns = often ? 12 : 24;
   const rows = new Map();
+  const drawn = [];
   for (const one of items) {
     const date = new Date(parse(one.occurrence));
-    const key = often ? `${day(date).slice(5)} ${String(date.getHours()).padStart(2, "0")} h` : day(date).slice(5);
+    const key = often ? `${day(date)} ${String(date.getHours()).padStart(2, "0")} h` : day(date);
     if (!rows.has(key)) { if (rows.size >= ROWS) break; rows.set(key, Array.from({ length: columns }, () => [])); }
     rows.get(key)[often ? Math.floor(date.getMinutes() / 5) : date.getHours()].push(one);
+    drawn.push(one);
   }
+  return { often, columns, rows, drawn };
+}
+
+function Calendar({ often, columns, rows }) {
   const heads = Array.from({ length: columns }, (_, at) => (often ? `:${String(at * 5).padStart(2, "0")}` : String(at).padStart(2, "0")));
   return html`<div class="scroll"><table class="calendar" aria-label=${often ? "Occurrences by hour and minute" : "Occurrences by day and hour"}>
     <thead><tr><th scope="col">${often ? "Hour" : "Day"}</th>${heads.map((head) => html`<th key=${head} scope="col">${head}</th>`)}</tr></thead>
@@ -194,15 +205,6 @@ function Changes({ path, concerns }) {
     { label: "Who", fit: true, cell: (one) => one.by ?? "–" },
     { label: "What", fit: true, lead: true, cell: (one) => one.action },
     { label: "Reason", cell: (one) => one.reason },
-    { label: "From → to", cell: (one) => html`<${Difference} before=${one.before} after=${one.after} />` },
+    { label: "From → to", cell: (one) => html`<${Diff} before=${one.before} after=${one.after} />` },
   ]} empty=${html`<${Empty} title="Nobody has changed it" />`} /><//>`;
 }
-
-// Of two records only what differs.
-export function Difference({ before, after }) {
-  if (before == null || after == null || typeof before !== "object") return null;
-  const changed = Object.keys({ ...before, ...after }).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
-  return html`<div class="small">${changed.slice(0, 8).map((key) => html`<div key=${key}><span class="muted">${key}</span> <code>${show(before[key])}</code> → <code>${show(after[key])}</code></div>`)}</div>`;
-}
-
-const show = (value) => (value == null ? "–" : typeof value === "string" ? value : JSON.stringify(value));
