@@ -14,6 +14,7 @@ def test_it_says_that_nothing_is_wrong_until_something_is(
     tab = new_tab(open_site).open().is_live()
     verdict = tab.page.get_by_label("What is wrong now")
     expect(verdict).to_contain_text("Nothing is wrong")
+    expect(verdict).to_contain_text("7 schedules, none of them paused; dispatch is on")
     open_site.finish("broken", text="the oven is cold")
     expect(verdict).to_contain_text("One thing is wrong")
     expect(verdict).to_contain_text("RuntimeError: the oven is cold")
@@ -48,3 +49,36 @@ def test_figures_and_lists_follow_the_runs(site: Site, new_tab: Opening) -> None
     chart = tab.page.get_by_role("img", name=f"Runs that ended, by outcome: {words}")
     expect(chart).to_be_visible()
     expect(tab.page.get_by_label("Coming next")).to_contain_text("hourly")
+
+
+DRAWN = """async ({ first, then }) => {
+    const { base } = document.body.dataset;
+    const { html, render } = await import(`${base}/lib/html.js`);
+    const { Chart } = await import(`${base}/parts/chart.js`);
+    const place = document.body.appendChild(document.createElement("div"));
+    const frame = () => new Promise(requestAnimationFrame);
+    const frames = async () => { await frame(); await frame(); };
+    const series = [{ label: "it", tone: "ok", kind: "bars" }];
+    const show = async (data) => {
+        render(html`<${Chart} label="one" x="number" series=${series} data=${data} />`, place);
+        await frames();
+        return place.querySelector("canvas").toDataURL();
+    };
+    const before = await show(first);
+    const now = await show(then);
+    for (const theme of ["dark", "light"]) {
+        document.documentElement.dataset.theme = theme;
+        await frames();
+    }
+    return [before, now, place.querySelector("canvas").toDataURL()];
+}"""
+
+
+def test_a_chart_in_another_theme_has_the_same_data(site: Site, new_tab: Opening) -> None:
+    page = new_tab(site).open("/queues").page
+    page.evaluate("document.documentElement.dataset.theme = 'light'")
+    before, now, again = page.evaluate(
+        DRAWN, {"first": [[1, 2, 3], [1, 1, 1]], "then": [[1, 2, 3], [1, 5, 9]]}
+    )
+    assert before != now
+    assert again == now

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import expect
+import re
+
+from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Opening
 from tests.browser.shop import HOSTILE
@@ -33,6 +35,20 @@ def test_a_pause_in_one_tab_is_seen_in_another(site: Site, new_tab: Opening) -> 
     expect(seen.locator("[data-state=open]")).to_be_visible()
     assert site.ended(run)["state"] == "succeeded"
     expect(other.page.get_by_label("Why runs wait")).to_be_hidden()
+
+
+def test_a_count_that_was_cut_short_says_so(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site)
+
+    def crowded(route: Route) -> None:
+        told = route.fetch()
+        queues = [one | {"capped": ["waiting"]} for one in told.json()]
+        route.fulfill(response=told, json=queues)
+
+    tab.page.route("**/api/v1/queues", crowded)
+    row = tab.open("/queues").page.locator("tr[data-key=talk]")
+    expect(row.locator("[data-label=waiting]")).to_have_text(re.compile(r"^\d+\+$"))
+    expect(row.locator("[data-label=held]")).to_have_text("0")
 
 
 def test_dispatch_that_is_off_is_said_first(site: Site, new_tab: Opening) -> None:

@@ -24,6 +24,19 @@ def test_a_worker_shows_what_it_runs_while_it_runs(site: Site, new_tab: Opening)
     expect(line).to_have_count(0)
 
 
+def test_workers_are_not_dead_because_the_network_is(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site)
+    tab.page.clock.install()
+    page = tab.open("/workers").is_live().page
+    card = page.locator("section.card", has=page.locator("[data-state=alive]"))
+    expect(card).to_be_visible()
+    tab.allowed = ("ERR_FAILED",)
+    page.route("**/api/v1/**", lambda route: route.abort())
+    page.clock.fast_forward("01:30")
+    expect(card).to_contain_text("1 min ago")
+    expect(page.locator("[data-state=dead]")).to_have_count(0)
+
+
 def test_one_that_is_gone_is_marked_and_locks_are_listed(site: Site, new_tab: Opening) -> None:
     url = f"sqlite:///{site.folder}/rota.db"
     past = open_store(url, clock=lambda: datetime.now(UTC) - timedelta(minutes=2))

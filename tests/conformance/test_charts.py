@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rota.flow.charts import percentile
+from rota.flow.control import Control
 from rota.storage.protocol import Storage
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -147,3 +148,21 @@ def test_a_percentile_is_the_smallest_that_so_many_do_not_exceed() -> None:
         3,
         None,
     ]
+
+
+def test_what_is_claimed_ahead_takes_no_slot(store: Store) -> None:
+    store.put_worker({
+        "id": "worker", "host": "box", "pid": 7, "version": "0.1", "tzdata": "2025a",
+        "origin": None, "jobs": '["job"]', "queues": "[]", "slots": 4, "stuck": 1,
+    })  # fmt: skip
+    look = Control(store, actor=ME, hearer_of=lambda job: None)
+
+    def in_use() -> int:
+        told: int = look.activity(timedelta(hours=1), buckets=1)["slots"]["running"]
+        return told
+
+    for runs, busy in ((2, 2), (5, 3)):
+        for _ in range(runs):
+            enqueue(store)
+        claim(store, runs)
+        assert in_use() == busy

@@ -163,6 +163,21 @@ def test_a_rate_looks_at_the_latest_runs_where_many_end(
     assert queue["ended_per_minute"] == 2.0  # four in two minutes
 
 
+def test_a_depth_that_was_cut_short_is_named(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_job(store, "elsewhere", queue="mail")
+    for where in ("flow.lists", "storage.scripts.catalog"):
+        monkeypatch.setattr(f"rota.{where}.METRIC_DEPTH", 2)
+    enqueue(store)
+    enqueue(store, due_at=clock.after("1h"))
+    assert [one["capped"] for one in control(store).queue_work()] == [[], []]
+    enqueue(store)
+    enqueue(store, job="elsewhere", queue="mail", due_at=clock.after("1h"))
+    capped = {one["name"]: one["capped"] for one in control(store).queue_work()}
+    assert capped == {"default": ["queued", "waiting"], "mail": ["waiting"]}
+
+
 def test_the_audit_is_found_by_who_what_and_words(store: Store) -> None:
     put_job(store, "elsewhere", queue="mail")
     store.pause_queue("mail", "The Server moves", ADA)

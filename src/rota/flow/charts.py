@@ -7,7 +7,7 @@ is told of single runs is told of the latest so many, and the answer says how ma
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -151,9 +151,16 @@ class ChartsControl:
         return {
             "workers": len(live),
             "slots": sum(one["slots"] for one in live),
-            "running": sum(one["running"] for one in live),
+            "running": sum(busy_slots(one) for one in live),
             "stuck": sum(one["stuck"] for one in live),
         }
+
+
+def busy_slots(worker: Mapping[str, Any]) -> int:
+    """The slots of a worker that runs are in. `running` may be more: a busy worker claims ahead."""
+    running: int = worker["running"]
+    usable: int = worker["slots"] - worker["stuck"]
+    return min(running, usable)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:

@@ -6,6 +6,7 @@ A part of Control. Every one is a page, or says how far it was counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,15 +67,22 @@ class ListsControl:
         return {job.name: seen.get(job.name) if job.error else job.version_at for job in jobs}
 
     def queue_work(self) -> list[dict[str, Any]]:
-        """Every queue with how many runs it has in each state, and how many ended a minute."""
+        """Every queue with how many runs it has in each state, and how many ended a minute. Of the
+        states in `capped` it may have more."""
         now = self.storage.now()
         work = self.storage.queue_work(now - RATE_SPAN, depth=METRIC_DEPTH, ended=RATE_RUNS)
         span = max(now - work["since_at"], SHORTEST_SPAN)
+        # Those queued are counted queue by queue, the others for all queues together.
+        counted = Counter[str]()
+        for (_, state), runs in work["depths"].items():
+            counted[state] += runs
+        full = {state for state in OPEN if state != "queued" and counted[state] >= METRIC_DEPTH}
         return [
             {
                 **queue,
                 "depths": {state: work["depths"].get((queue["name"], state), 0) for state in OPEN}
                 | {"queued": queue["queued"]},
+                "capped": sorted(full | ({"queued"} if queue["queued"] >= METRIC_DEPTH else set())),
                 "ended_per_minute": work["ended"].get(queue["name"], 0) / (span / MINUTE),
             }
             for queue in self.storage.list_queues(limit=PAGE)

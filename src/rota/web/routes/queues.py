@@ -13,7 +13,8 @@ routes = Routes("queues")
 
 class Queue(Telling):
     """`depths`: how many runs it has in each state that has not ended; beyond 100,000 runs of a
-    state, of all queues together, they are not counted (of those queued: in each queue).
+    state, of all queues together, they are not counted (of those queued: in each queue), and
+    `capped` names those states.
     `ended_per_minute`: over five minutes, or over the latest 3,000 runs of all queues together
     when more have ended in them."""
 
@@ -25,6 +26,7 @@ class Queue(Telling):
     queued: int
     oldest_at: datetime | None
     depths: dict[str, int]
+    capped: list[str]
     ended_per_minute: float
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from rota.flow.charts import busy_slots
 from rota.flow.explain import LIVE
 from rota.web.routing import Asked, Routes
 from rota.web.shapes import Telling
@@ -13,7 +14,8 @@ routes = Routes("workers")
 
 
 class Worker(Telling):
-    """`alive`: seen within the last half minute. No `queues` means all."""
+    """`alive`: seen within the last half minute. No `queues` means all. `running`: runs that it
+    has, also those claimed ahead; `busy`: slots that they are in."""
 
     id: str
     host: str
@@ -26,6 +28,7 @@ class Worker(Telling):
     slots: int
     stuck: int
     running: int
+    busy: int
     started_at: datetime
     seen_at: datetime
     alive: bool
@@ -42,7 +45,10 @@ class Lock(Telling):
 def list_workers(ask: Asked) -> Any:
     """The processes that work, with what they know and how much they do."""
     now = ask.control.now()
-    return [{**one, "alive": now - one["seen_at"] <= LIVE} for one in ask.control.workers()]
+    return [
+        {**one, "busy": busy_slots(one), "alive": now - one["seen_at"] <= LIVE}
+        for one in ask.control.workers()
+    ]
 
 
 @routes.get("/locks", list[Lock])

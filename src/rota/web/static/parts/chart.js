@@ -11,6 +11,8 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 export function Chart({ data, series, height = 160, stacked = false, label, format = short, x = "time", onSelect = null }) {
   const place = useRef(null);
   const plot = useRef(null);
+  const shown = useRef(data);
+  shown.current = data; // a plot that is made anew shows what there is now
   const shape = JSON.stringify([series, stacked, height, x]);
 
   useEffect(() => {
@@ -18,7 +20,7 @@ export function Chart({ data, series, height = 160, stacked = false, label, form
       plot.current?.destroy();
       const width = place.current.clientWidth;
       if (width === 0) return;
-      plot.current = new uPlot(options(series, { width, height, stacked, format, x, data, onSelect }), pile(data, stacked), place.current);
+      plot.current = new uPlot(options(series, { width, height, stacked, format, x, onSelect }), pile(shown.current, stacked), place.current);
     };
     make();
     const resized = new ResizeObserver(() => {
@@ -58,7 +60,7 @@ function pile(data, stacked) {
   return [xs, ...piled.reverse()]; // the tallest is drawn first, the others over it
 }
 
-function options(series, { width, height, stacked, format, x, data, onSelect }) {
+function options(series, { width, height, stacked, format, x, onSelect }) {
   const muted = colour("muted");
   const line = colour("line");
   const axis = { stroke: muted, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: `11px ${getComputedStyle(document.body).fontFamily}` };
@@ -73,7 +75,7 @@ function options(series, { width, height, stacked, format, x, data, onSelect }) 
     legend: { show: false },
     scales: { x: { time: x === "time", ...(series.some((one) => one.kind === "bars") && { range: (plot, low, high) => [low, high + step(plot.data[0])] }) }, y: { range: (plot, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-9) * 1.08] } },
     axes: [
-      { ...axis, size: 22, space: 70, ...(x === "time" && { values: (plot, ticks) => ticks.map((at) => label(at, data[0])) }) },
+      { ...axis, size: 22, space: 70, ...(x === "time" && { values: (plot, ticks) => ticks.map((at) => label(at, plot.data[0])) }) },
       { ...axis, size: 52, space: 28, values: (plot, ticks) => ticks.map(format) },
     ],
     series: [{}, ...shown.map((one) => ({

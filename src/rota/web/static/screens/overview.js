@@ -51,7 +51,7 @@ function Wrong({ told }) {
 
 const well = (told) => {
   const { schedules = 0, paused = 0 } = told.schedules;
-  return `${schedules - paused} of ${schedules} schedules are on, dispatch is ${told.dispatch}`;
+  return `${schedules.toLocaleString("en")} schedules, ${paused ? paused.toLocaleString("en") : "none"} of them paused; dispatch is ${told.dispatch}`;
 };
 
 function Problem({ problem }) {

@@ -31,7 +31,7 @@ export default function Queues() {
     if (done) { toast(`${done.done[0].toUpperCase()}${done.done.slice(1)}.`); reload(); refresh(); }
   };
   const pause = (queue) => act({ title: `Pause queue ${queue.name}`, text: "No worker takes runs from it until it is resumed. Runs that run now go on to their end.", verb: "Pause", reason: "optional" }, `/queues/${name(queue.name)}/pause`, true);
-  const resume = (queue) => act({ title: `Resume queue ${queue.name}`, text: `${queue.depths.queued.toLocaleString("en")} queued runs may be taken at once.`, verb: "Resume" }, `/queues/${name(queue.name)}/resume`, false);
+  const resume = (queue) => act({ title: `Resume queue ${queue.name}`, text: `${depth(queue, "queued")} queued runs may be taken at once.`, verb: "Resume" }, `/queues/${name(queue.name)}/resume`, false);
   const dispatch = overview.value?.dispatch ?? "on";
   const stop = () => act({ title: "Pause all dispatch", text: "No process begins a run, of any queue, until dispatch is resumed. Schedules go on making runs, and what runs ends.", verb: "Pause everything", danger: true, reason: "optional" }, "/dispatch/pause", true);
   return html`<${Page} title="Queues" actions=${can("operator") && dispatch === "on" && html`<button class="danger" onClick=${stop}>Pause all dispatch…</button>`}>
@@ -68,10 +68,13 @@ function State({ queue }) {
 
 const rate = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
 
+// Where the count was cut short there are so many at least.
+const depth = (queue, state) => `${queue.depths[state].toLocaleString("en")}${queue.capped.includes(state) ? "+" : ""}`;
+
 function count(queue, state) {
-  const runs = queue.depths[state];
-  if (!runs) return html`<span class="muted">0</span>`;
-  return html`<a class="number" href=${href("/runs", { queue: queue.name, state })}>${runs.toLocaleString("en")}</a>`;
+  const told = depth(queue, state);
+  if (told === "0") return html`<span class="muted">0</span>`;
+  return html`<a class="number" href=${href("/runs", { queue: queue.name, state })}>${told}</a>`;
 }
 
 // Why queued runs do not start, as the overview knows it.

@@ -1,11 +1,9 @@
 // The processes that work: what each runs now, how full it is, and whether it is there at all.
 import { html } from "../lib/html.js";
 import { get } from "../lib/api.js";
-import { now } from "../lib/clock.js";
 import { overview } from "../lib/health.js";
 import { aboutActions, aboutRuns, useLoad } from "../lib/load.js";
 import { href } from "../lib/router.js";
-import { parse } from "../lib/time.js";
 import { Empty, Failed, Notice } from "../parts/empty.js";
 import { Card, Facts, Page } from "../parts/page.js";
 import { Progress, jobLink, runLink } from "../parts/run-bits.js";
@@ -14,7 +12,6 @@ import { Table } from "../parts/table.js";
 import { Took, When } from "../parts/when.js";
 
 const MOST_RUNS = 500;
-const LIVE_SECONDS = 30;
 const JOBS_SHOWN = 30;
 
 export default function Workers() {
@@ -24,30 +21,31 @@ export default function Workers() {
   if (!told) return html`<${Page} title="Workers">${workers.error ? html`<${Failed} error=${workers.error} again=${workers.reload} />` : html`<${Empty} title="Loading…" />`}<//>`;
   const runs = new Map();
   for (const run of running.data?.items ?? []) runs.set(run.worker_id, [...(runs.get(run.worker_id) ?? []), run]);
-  const alive = (one) => now.value - parse(one.seen_at) <= LIVE_SECONDS * 1000;
-  const live = told.filter(alive);
+  const live = told.filter((one) => one.alive);
   const slots = live.reduce((sum, one) => sum + one.slots, 0);
-  const busy = live.reduce((sum, one) => sum + one.running, 0);
+  const busy = live.reduce((sum, one) => sum + one.busy, 0);
   return html`<${Page} title="Workers" badge=${told.length > 0 && html`<span class="muted small">${live.length} alive, ${busy} of ${slots} slots in use</span>`}>
     <div class="grid">
       ${live.length === 0 && told.length > 0 && html`<${Notice} tone="bad">No worker is alive, so nothing runs. Start one: <code>rota up</code><//>`}
       ${overview.value && overview.value.dispatch !== "on" && html`<${Notice} tone="bad">Workers take nothing: dispatch is ${overview.value.dispatch}. <a href=${href("/queues")}>Queues</a> has the switch.<//>`}
       ${told.length === 0
         ? html`<${Card}><${Empty} title="No worker has been here">Start one: <code>rota up</code>, or <code>rota up --only worker</code> beside others.<//><//>`
-        : html`<div class="grid two">${[...live, ...told.filter((one) => !alive(one))].map((one) => html`<${Worker} key=${one.id} worker=${one} alive=${alive(one)} runs=${runs.get(one.id) ?? []} />`)}</div>`}
+        : html`<div class="grid two">${[...live, ...told.filter((one) => !one.alive)].map((one) => html`<${Worker} key=${one.id} worker=${one} runs=${runs.get(one.id) ?? []} />`)}</div>`}
       ${running.data?.next != null && html`<p class="muted small">The newest ${MOST_RUNS} running runs are shown; <a href=${href("/runs", { state: "running" })}>all of them</a>.</p>`}
       <${Locks} />
     </div>
   <//>`;
 }
 
-function Worker({ worker, alive, runs }) {
+function Worker({ worker, runs }) {
+  const { alive, busy, slots, stuck } = worker;
+  const ahead = worker.running - busy;
   const title = html`<span class="row"><span class="badge is-${alive ? "ok" : "bad"}" data-state=${alive ? "alive" : "dead"}>${alive ? "alive" : "dead"}</span><span class="mono">${worker.id}</span></span>`;
   return html`<${Card} label="Worker ${worker.id}" flush title=${title} actions=${html`<small class="muted">seen <${When} at=${worker.seen_at} /></small>`}>
     <div class="body worker">
-      ${!alive && html`<${Notice} tone="bad">Not seen for more than ${LIVE_SECONDS} seconds. Its runs are taken over by others when their lease ends. If it should be there: look at its log on ${worker.host}, and start it again with <code>rota up</code>.<//>`}
-      ${worker.stuck > 0 && html`<${Notice}>${worker.stuck} of its slots are stuck: a handler went on after its end was asked for, and its slot comes back when it returns or the process is started again.<//>`}
-      <div class="slots"><${Bar} share=${worker.slots ? (worker.running + worker.stuck) / worker.slots : 0} label="Slots in use" /><span class="number nowrap">${worker.running} of ${worker.slots} slots${worker.stuck ? `, ${worker.stuck} stuck` : ""}</span></div>
+      ${!alive && html`<${Notice} tone="bad">Not seen for more than half a minute. Its runs are taken over by others when their lease ends. If it should be there: look at its log on ${worker.host}, and start it again with <code>rota up</code>.<//>`}
+      ${stuck > 0 && html`<${Notice}>${stuck} of its slots are stuck: a handler went on after its end was asked for, and its slot comes back when it returns or the process is started again.<//>`}
+      <div class="slots"><${Bar} share=${slots ? (busy + stuck) / slots : 0} label="Slots in use" /><span class="number nowrap">${busy} of ${slots} slots${stuck ? `, ${stuck} stuck` : ""}${ahead > 0 ? `, ${ahead.toLocaleString("en")} claimed ahead` : ""}</span></div>
       ${runs.length > 0
         ? html`<ul class="lines inner" aria-label="What it runs now">${runs.map((run) => html`<li key=${run.id}>
             <span class="clip">${jobLink(run.job)}</span><${Progress} progress=${run.progress} />
