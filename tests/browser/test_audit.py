@@ -28,6 +28,7 @@ def test_filters_are_in_the_address_and_pages_keep_them(site: Site, new_tab: Ope
     for _ in range(55):
         site.enqueue("greet")
     page = new_tab(site).open("/audit").page
+    expect(page.get_by_label("Action").get_by_role("option", name="prune")).to_be_attached()
     page.get_by_label("Action").select_option("enqueue")
     expect(page).to_have_url(re.compile("action=enqueue"))
     rows = page.locator("tbody tr")

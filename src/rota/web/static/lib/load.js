@@ -9,9 +9,9 @@ const EASE = 4; // of what the last look took
 
 // load(signal) → data. `deps`: with others, load anew at once. `on(event)`: whether it matters;
 // `every`: seconds, for what no event tells.
-// Answers {data, error, loading, reload, set}: set(change) changes what is shown, until the next look.
+// Answers {data, error, reload, set}: set(change) changes what is shown, until the next look.
 export function useLoad(load, deps = [], { on = null, every = null } = {}) {
-  const [state, setState] = useState({ data: undefined, error: null, loading: true });
+  const [state, setState] = useState({ data: undefined, error: null });
   const kept = useRef(null);
   kept.current ??= { timer: null, controller: null, startedAt: 0, took: 0 };
   const now = kept.current;
@@ -24,18 +24,17 @@ export function useLoad(load, deps = [], { on = null, every = null } = {}) {
     now.controller?.abort();
     const controller = (now.controller = new AbortController());
     now.startedAt = performance.now();
-    setState((before) => ({ ...before, loading: true }));
     try {
       const data = await now.load(controller.signal);
       if (controller.signal.aborted) return;
       now.took = performance.now() - now.startedAt;
-      setState({ data, error: null, loading: false });
+      setState({ data, error: null });
     } catch (error) {
       if (controller.signal.aborted || error.name === "AbortError") return;
       // What is on the screen stays; only who has nothing to show shows the error instead.
       setState((before) => {
         if (before.data !== undefined && error.code !== "network") complain(error);
-        return { ...before, error, loading: false };
+        return { ...before, error };
       });
     } finally {
       if (now.controller === controller) now.controller = null;

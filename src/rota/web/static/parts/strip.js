@@ -1,4 +1,4 @@
-// Small pictures of many things: outcomes in a strip, a share as a bar, values as a line.
+// Small pictures of many things: outcomes in a strip, a share as a bar.
 import { Component, html } from "../lib/html.js";
 import { href, part } from "../lib/router.js";
 import { absolute, parse } from "../lib/time.js";
@@ -41,12 +41,4 @@ export function Bar({ share, label, state = "running" }) {
   const percent = Math.round(Math.min(1, Math.max(0, share)) * 100);
   return html`<div class="bar ${tone(state)}" role="progressbar" aria-label=${label} aria-valuenow=${percent} aria-valuemin="0" aria-valuemax="100">
     <span style=${{ width: `${percent}%` }}></span></div>`;
-}
-
-export function Spark({ values, width = 120, height = 24, label }) {
-  if (values.length < 2) return null;
-  const top = Math.max(...values, 1e-9);
-  const points = values.map((value, at) => `${(at / (values.length - 1)) * width},${height - 2 - (value / top) * (height - 4)}`);
-  return html`<svg width=${width} height=${height} viewBox="0 0 ${width} ${height}" role="img" aria-label=${label}>
-    <polyline points=${points.join(" ")} fill="none" stroke="currentColor" stroke-width="1.5" /></svg>`;
 }

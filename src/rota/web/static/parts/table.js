@@ -7,7 +7,7 @@ import { Empty, Failed } from "./empty.js";
 // can be sorted by it; `sorted` is {by, down}, and `onSort(by)` changes it.
 // `selected`: a Set of keys with `onSelect(key, yes)` and `onAll(yes)` gives boxes to tick.
 export function Table({
-  columns, rows, keyOf, label, empty = null, error = null, loading = false,
+  columns, rows, keyOf, label, empty = null, error = null,
   sorted = null, onSort = null, selected = null, onSelect = null, onAll = null, rowClass = null,
 }) {
   if (rows === undefined) {
@@ -15,7 +15,7 @@ export function Table({
   }
   if (rows.length === 0) return empty ?? html`<${Empty} title="Nothing here" />`;
   const all = selected && rows.every((row) => selected.has(keyOf(row)));
-  return html`<div class="scroll"><table class="stack ${loading === "new" ? "stale" : ""}" aria-label=${label}>
+  return html`<div class="scroll"><table class="stack" aria-label=${label}>
     <thead><tr>
       ${selected && html`<th class="fit"><input type="checkbox" aria-label="Select all on this page"
         checked=${all} onChange=${(event) => onAll(event.target.checked)} /></th>`}

@@ -15,7 +15,7 @@ const FILTERS = ["q", "by", "action"];
 const ACTIONS = [
   "enqueue", "trigger", "cancel_run", "redo_run", "pause_run", "resume_run", "delete_run", "create_schedule", "alter_schedule", "pause_schedule",
   "resume_schedule", "disable_schedule", "drop_schedule", "pause_queue", "resume_queue", "pause_dispatch", "resume_dispatch", "put_job", "drop_job",
-  "create_token", "revoke_token", "delete_file", "adopt",
+  "create_token", "revoke_token", "delete_file", "adopt", "prune", "bench",
 ];
 const RUN_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-/;
 
@@ -30,7 +30,7 @@ export default function Audit({ query }) {
       <${Search} query=${query} label="Search the audit" placeholder="Thing or reason" />
       <label><span class="muted">Action</span><select value=${query.action ?? ""} onChange=${(event) => setQuery({ action: event.target.value || null })}>
         <option value="">all</option>
-        ${[...new Set([...ACTIONS, ...(query.action ? [query.action] : [])])].map((one) => html`<option key=${one} value=${one}>${words(one)}</option>`)}
+        ${[...new Set([...ACTIONS, ...(data?.items ?? []).map((row) => row.action), ...(query.action ? [query.action] : [])])].map((one) => html`<option key=${one} value=${one}>${words(one)}</option>`)}
       </select></label>
       <${Chip} name="by" query=${query} label="who" /><${Chip} name="action" query=${query} />
     </div>

@@ -21,7 +21,7 @@ const STATUSES = ["ACTIVE", "PAUSED", "BROKEN", "DISABLED", "FINISHED"].map((val
 
 export default function Schedules({ query }) {
   const { q, status, job, sort, after } = query;
-  const { data, error, loading, reload } = useLoad(
+  const { data, error, reload } = useLoad(
     (signal) => get("/schedules", { q, status, job, sort, after, recent: 30, limit: LIMIT }, { signal }),
     [q, status, job, sort, after], { on: anything, every: 20 },
   );
@@ -56,7 +56,7 @@ export default function Schedules({ query }) {
     ${operator && selected.size > 0 && html`<${Bulk} names=${[...selected]} done=${() => { setSelected(new Set()); reload(); }} />`}
     ${operator && selected.size === 0 && filtered && rows?.length > 0 && html`<${BulkAll} query=${query} done=${reload} />`}
     <${Card} flush label="Schedules">
-      <${Table} label="Schedules" columns=${columns} rows=${rows} error=${error} loading=${loading} keyOf=${(one) => one.name} empty=${empty}
+      <${Table} label="Schedules" columns=${columns} rows=${rows} error=${error} keyOf=${(one) => one.name} empty=${empty}
         sorted=${{ by: sort ?? "name", down: sort === "last" }} onSort=${(by) => setQuery({ sort: by === "name" ? null : by })}
         selected=${operator ? selected : null} onSelect=${choose} onAll=${all} />
       <${Pager} page=${data} query=${query} name="after" first="First" />
