@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -70,27 +70,28 @@ class ChildProcess:
         self.calls = 0
         self.working = self.ready = self.begun = self.signalled = False
         self._hung_up = self._babbled = self._silent = False
-        self._channel, theirs = socket.socketpair()
-        life, self._life = os.pipe()
-        self._output, output = os.pipe()
-        try:
+        # Ours stay open only if it starts; theirs never do: it has them by then.
+        with ExitStack() as theirs, ExitStack() as ours:
+            self._channel, channel = socket.socketpair()
+            ours.enter_context(self._channel)
+            theirs.enter_context(channel)
+            life, ends_life = os.pipe()
+            ours.callback(os.close, ends_life)
+            theirs.callback(os.close, life)
+            self._output, output = os.pipe()
+            ours.callback(os.close, self._output)
+            theirs.callback(os.close, output)
             # -P and the hello below: the child imports what its worker imports, from there.
-            boot = BOOT.format(ROOT, theirs.fileno(), life)
+            boot = BOOT.format(ROOT, channel.fileno(), life)
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", boot],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=(theirs.fileno(), life),
+                pass_fds=(channel.fileno(), life),
                 start_new_session=True,
             )
-        except BaseException:
-            self._close()
-            raise
-        finally:
-            theirs.close()
-            os.close(life)
-            os.close(output)
+            self._ours = ours.pop_all()
         self.pid = self.process.pid
         os.set_blocking(self._output, False)
         self._poll = select.poll()
@@ -256,7 +257,7 @@ class ChildProcess:
                 signal_each(self._strays, signal.SIGKILL)
                 if output is not None:
                     self.drain(output)
-                self._close()
+                self._ours.close()
         return self.process.returncode or 0
 
     def drain(self, output: Output) -> None:
@@ -268,16 +269,11 @@ class ChildProcess:
                     break
                 output.feed(piece)
 
-    def _close(self) -> None:
-        self._channel.close()
-        os.close(self._life)
-        os.close(self._output)
-
     def forget(self) -> None:
         """In a fork of the worker: its children are not ours, and must still see it end."""
         if not self._buried:
             self._buried = True
-            self._close()
+            self._ours.close()
 
 
 _LIVING: weakref.WeakSet[ChildProcess] = weakref.WeakSet()

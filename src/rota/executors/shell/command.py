@@ -13,8 +13,9 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import IO
 
 from rota.executors.child_process import ROOT
 from rota.executors.messages import PIECE
@@ -54,28 +55,34 @@ class Command:
         self._leader = 0
         self._strays: list[Identity] = []
         self._heard = b""
-        self._channel, theirs = socket.socketpair()
-        self._out, out = os.pipe()
-        self._err, err = os.pipe()
-        stdin = _file_of(plan.stdin)
-        try:
-            boot = BOOT.format(ROOT, theirs.fileno())
+        # Ours stay open only if it starts; theirs never do: it has them by then.
+        with ExitStack() as theirs, ExitStack() as ours:
+            self._channel, channel = socket.socketpair()
+            ours.enter_context(self._channel)
+            theirs.enter_context(channel)
+            self._out, out = os.pipe()
+            ours.callback(os.close, self._out)
+            theirs.callback(os.close, out)
+            self._err, err = os.pipe()
+            ours.callback(os.close, self._err)
+            theirs.callback(os.close, err)
+            stdin = subprocess.DEVNULL
+            if plan.stdin is not None:
+                file = theirs.enter_context(_file())
+                file.write(plan.stdin)
+                file.seek(0)
+                stdin = file.fileno()
+            boot = BOOT.format(ROOT, channel.fileno())
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", boot],
-                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stdin=stdin,
                 stdout=out,
                 stderr=err,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(channel.fileno(),),
                 start_new_session=True,
                 env=_of_python(os.environ),
             )
-        except BaseException:
-            self._close()
-            raise
-        finally:
-            theirs.close()
-            for descriptor in (out, err, *(() if stdin is None else (stdin,))):
-                os.close(descriptor)
+            self._ours = ours.pop_all()
         _LIVING.add(self)
         request = marshal.dumps((plan.argv, dict(plan.environment), plan.folder, kill_after))
         with suppress(OSError):  # it has ended already, which the first look shows
@@ -127,7 +134,7 @@ class Command:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(BURY_SECONDS)
             signal_each(self._strays, signal.SIGKILL)
-            self._close()
+            self._ours.close()
 
     def _hear(self) -> Ending | None:
         """What the supervisor says; without a word at its end, it was killed itself."""
@@ -152,16 +159,11 @@ class Command:
                 os.killpg(self._leader, signal.SIGKILL)
         return Ending()
 
-    def _close(self) -> None:
-        self._channel.close()
-        os.close(self._out)
-        os.close(self._err)
-
     def forget(self) -> None:
         """In a fork of the worker: the command is not ours, and must still see its worker end."""
         if not self._buried:
             self._buried = True
-            self._close()
+            self._ours.close()
 
 
 def _drain(descriptor: int, feed: Feed) -> bool:
@@ -183,19 +185,11 @@ def _ends_by_itself(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _file_of(text: bytes | None) -> int | None:
-    """A text to read from, that is in no folder: a pipe would need somebody to fill it."""
-    if text is None:
-        return None
+def _file() -> IO[bytes]:
+    """For a text to read from, in no folder: a pipe would need somebody to fill it."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(text)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
+        return open(os.memfd_create("stdin", os.MFD_CLOEXEC), "wb")
+    return tempfile.TemporaryFile()
 
 
 def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
