@@ -32,7 +32,7 @@ class SqliteSession:
                 if fault.sqlite_errorname.startswith("SQLITE_READONLY"):
                     self.connection.execute("BEGIN")
                     return
-                if fault.sqlite_errorname != "SQLITE_BUSY":
+                if not fault.sqlite_errorname.startswith("SQLITE_BUSY"):
                     raise SqlFailed(str(fault)) from fault
             if stopped():
                 raise Interrupted
