@@ -144,6 +144,12 @@ async def decorated(at: datetime) -> str:
 # The patient: they wait until they are ended
 
 
+def read_and_wait(ctx: Context) -> None:
+    ctx.progress(os.getpid())
+    print("read", len(ctx.storage.read("long")))
+    print("heard", ctx.wait(1000))
+
+
 def wait_politely(ctx: Context) -> None:
     ctx.progress(1)
     assert ctx.wait(1000)

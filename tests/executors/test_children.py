@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ from typing import Any
 import pytest
 
 from rota.errors import LockNotHeld
+from rota.executors.child_process import ChildProcess
 from rota.executors.children import Children
+from rota.executors.messages import CHANNEL_LOST, LONGEST, Stop
+from rota.executors.processes import has_exited
 from rota.executors.python import PythonExecutor
-from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
+from rota.model.limits import KEPT_FILE_BYTES, LOG_LINE_LENGTH, LOG_LINES
 from tests.executors.conftest import (
     HANDLERS,
     Attempt,
@@ -431,6 +435,85 @@ def test_a_stop_that_comes_before_its_call_is_heard() -> None:
     context.stop("cancelled")
     assert children.run(context, "1").kind == "cancelled"
     children.close()
+
+
+class Asleep(Port):
+    """Puts the child to sleep when it asks for a file, which is longer than its channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Event()
+        self.before_answer: Callable[[], None] = lambda: None
+
+    def __call__(self, request: str, params: dict[str, Any]) -> Any:
+        super().__call__(request, params)
+        if request == "read_file":
+            os.kill(self.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+            self.before_answer()
+            self.asked.set()
+            return b"x" * KEPT_FILE_BYTES
+        return None
+
+    @property
+    def pid(self) -> int:
+        return int(self.progress[0])
+
+    def wake_child(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def patient() -> Iterator[Children]:
+    """A stop that is not heard ends nothing within a test's time."""
+    made = Children(kill_after=60)
+    yield made
+    for child in list(made._busy):
+        os.kill(child.pid, signal.SIGCONT)
+    made.close()
+
+
+def test_a_stop_waits_behind_a_long_answer(patient: Children, threads: ThreadPoolExecutor) -> None:
+    port = Asleep()
+    context = make_context("read_and_wait", port=port)
+    attempt = Attempt(context, port, threads.submit(patient.run, context, "1"))
+    assert port.asked.wait(20)
+    (child,) = patient._busy
+    assert wait_until(child._sending.locked)
+    attempt.stop("cancelled")
+    port.wake_child()
+    assert attempt.outcome.kind == "cancelled"
+    assert port.lines == [f"read {KEPT_FILE_BYTES}", "heard True"]
+
+
+def test_a_stop_waits_for_a_full_channel(patient: Children, threads: ThreadPoolExecutor) -> None:
+    port = Asleep()
+    context = make_context("read_and_wait", port=port)
+
+    def stop() -> None:
+        (child,) = patient._busy
+        for _ in range(100_000):
+            if child._notes:
+                break
+            child.tell(Stop(call=0, reason="nobody is meant"))
+        context.stop("cancelled")
+        port.wake_child()
+
+    port.before_answer = stop
+    attempt = Attempt(context, port, threads.submit(patient.run, context, "1"))
+    assert attempt.outcome.kind == "cancelled"
+    assert port.lines == [f"read {KEPT_FILE_BYTES}", "heard True"]
+
+
+@pytest.mark.parametrize("noise", [b"not a message\n", b"x" * (LONGEST + 1)], ids=["word", "long"])
+def test_a_child_that_cannot_understand_its_worker_ends(noise: bytes) -> None:
+    child = ChildProcess()
+    try:
+        with suppress(OSError):  # it has heard enough before the end
+            child._channel.sendall(noise)
+        assert has_exited(child.pid, within=20)
+    finally:
+        assert child.bury() == CHANNEL_LOST
 
 
 def test_the_whole_family_ends(begin: Begin) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from rota.duckdb_instances import is_open, open_instance
 from rota.executors import remote
+from rota.executors.messages import LONGEST
 from rota.executors.python import PythonExecutor
 from rota.executors.remote import ROWS, Served, pack
 from rota.model.outcome import Outcome
@@ -29,6 +30,16 @@ def run(executor: PythonExecutor, folder: Path, body: str, **options: Any) -> Ou
     context = make_context(job="remote", spec={"file": str(path)}, **options)
     context._targets = f"duckdb:///{folder / 'w.duckdb'}"
     return executor.run(context)
+
+
+def within_time(*args: Any) -> Outcome:
+    """The same, for what might never end."""
+    outcomes: list[Outcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(run(*args)), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert outcomes, "it does not end"
+    return outcomes[0]
 
 
 def result(outcome: Outcome) -> Any:
@@ -69,6 +80,61 @@ def test_rows_come_in_pages(executor: PythonExecutor, tmp_path: Path, count: int
     assert result(told) == [min(3, count), max(0, count - 3), None]
 
 
+@pytest.mark.parametrize("size", [40_000, 5_000_000])
+def test_a_page_of_long_rows_is_shorter(
+    executor: PythonExecutor, tmp_path: Path, size: int
+) -> None:
+    """All rows of a page in one message would be more than a message may be."""
+    count = LONGEST // size + 10
+    told = within_time(
+        executor,
+        tmp_path,
+        f"db = ctx.db.execute(\"SELECT repeat('x', {size}) FROM range({count})\")\n"
+        "return [sum(len(text) for text, in db.fetchall()), db.fetchone()]",
+    )
+    assert result(told) == [count * size, None]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"ctx.db.execute(\"SELECT repeat('x', {LONGEST})\").fetchone()",
+        f"ctx.db.execute('SELECT ?', ['x' * {LONGEST}])",
+        f"ctx.db.executemany('INSERT INTO t VALUES (?)', [['x' * 1000]] * {LONGEST // 1000})",
+    ],
+    ids=["row", "parameter", "rows"],
+)
+def test_what_no_message_can_carry_is_refused(
+    executor: PythonExecutor, tmp_path: Path, statement: str
+) -> None:
+    told = within_time(
+        executor,
+        tmp_path,
+        "from rota.errors import Invalid\n"
+        "ctx.db.execute('CREATE TABLE t (a VARCHAR)')\n"
+        f"try:\n    {statement}\n"
+        "except Invalid as fault:\n    refused = str(fault)\n"
+        "return [refused, ctx.db.execute('SELECT count(*) FROM t').fetchone()[0]]",
+    )
+    refused, count = result(told)
+    assert "is the most; " in refused
+    assert "isolation='thread'" in refused
+    assert count == 0
+
+
+def test_no_rows_come_after_one_that_is_refused(executor: PythonExecutor, tmp_path: Path) -> None:
+    """Those before it in its page are lost: to go on would leave a gap that nobody sees."""
+    told = run(
+        executor,
+        tmp_path,
+        f"text = \"repeat('x', if(range = 2, {LONGEST}, 1))\"\n"
+        "db = ctx.db.execute(f'SELECT {text} FROM range(9)')\n"
+        "try:\n    db.fetchone()\n"
+        "except ValueError as fault:\n    return [str(fault)[:10], db.fetchall()]",
+    )
+    assert result(told) == ["a row of 1", []]
+
+
 def test_a_fault_has_its_own_name_in_the_child(executor: PythonExecutor, tmp_path: Path) -> None:
     told = run(
         executor,
@@ -104,7 +170,6 @@ def test_a_statement_ends_with_its_attempt(executor: PythonExecutor, tmp_path: P
     thread = threading.Thread(target=lambda: outcomes.append(executor.run(context)))
     thread.start()
     assert context.port.shown.wait(20)  # type: ignore[attr-defined]
-    assert context.has_db
     context.stop("timed_out")
     thread.join(20)
     assert [outcome.kind for outcome in outcomes] == ["timed_out"]

@@ -236,8 +236,9 @@ class Child:
 
     def ask(self, request: str, params: dict[str, Any]) -> Any:
         number = next(self.numbers)
+        line = encode(Ask(number=number, request=request, params=params))
         self.answers[number] = SimpleQueue()
-        self.send(Ask(number=number, request=request, params=params))
+        self.send_line(line)
         answer = self.answers[number].get()
         del self.answers[number]
         if answer.error is not None:
@@ -246,9 +247,12 @@ class Child:
         return answer.value
 
     def send(self, message: Message) -> None:
+        self.send_line(encode(message))
+
+    def send_line(self, line: bytes) -> None:
         with self.sending:
             try:
-                self.channel.write(encode(message))
+                self.channel.write(line)
             except OSError:
                 os._exit(CHANNEL_LOST)
 
@@ -256,10 +260,14 @@ class Child:
 
     def listen(self) -> None:
         lines = Lines()
-        with suppress(OSError):
+        try:
             while self.channel.intact and (piece := os.read(self.channel.number, PIECE)):
                 for line in lines.feed(piece):
                     self.hear(FROM_WORKER.decode(line))
+        except OSError:
+            pass
+        except msgspec.DecodeError:
+            os._exit(CHANNEL_LOST)  # a part of it is missing: the handler has read from there
         if not self.channel.intact:
             os._exit(CHANNEL_LOST)
         signal_tree(self.pid, signal.SIGKILL)  # the worker has gone

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -61,6 +62,7 @@ class ChildProcess:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._sending = threading.Lock()
+        self._notes: deque[bytes] = deque()
         self._buried = False
         self._strays: list[Identity] = []
         self._served: Served | None = None
@@ -189,15 +191,15 @@ class ChildProcess:
 
     def _answer(self, ask: Ask, context: Context) -> None:
         try:
-            answer = Answer(number=ask.number, value=self._value(ask, context))
+            line = encode(Answer(number=ask.number, value=self._value(ask, context)))
         except errors.RotaError as error:
-            answer = Answer(number=ask.number, error=(type(error).__name__, str(error)))
+            line = encode(Answer(number=ask.number, error=(type(error).__name__, str(error))))
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
-            answer = Answer(number=ask.number, error=("RotaError", told))
+            line = encode(Answer(number=ask.number, error=("RotaError", told)))
         if ask.number:
             with suppress(OSError):  # it has ended meanwhile, which the next look shows
-                self.send(answer)
+                self._send_line(line)
 
     def _value(self, ask: Ask, context: Context) -> object:
         if ask.request != "db":
@@ -209,15 +211,27 @@ class ChildProcess:
         return self._served.do(ask.params)
 
     def send(self, message: Message) -> None:
+        self._send_line(encode(message))
+
+    def _send_line(self, line: bytes) -> None:
         with self._sending:
-            self._channel.sendall(encode(message))
+            self._channel.sendall(line)
+        self._send_notes()
 
     def tell(self, message: Message) -> None:
-        """Send, unless the child does not listen: then it will be made to end anyway."""
-        if self._sending.acquire(blocking=False):
+        """Send without waiting: behind what is being sent, or what is sent next, if there is no
+        room for it now. A child that does not listen will be made to end anyway."""
+        self._notes.append(encode(message))
+        self._send_notes(socket.MSG_DONTWAIT)
+
+    def _send_notes(self, flags: int = 0) -> None:
+        # Who has the lock looks here once more after it: nothing is forgotten between the two.
+        while self._notes and self._sending.acquire(blocking=False):
             try:
-                with suppress(OSError):
-                    self._channel.send(encode(message), socket.MSG_DONTWAIT)
+                self._channel.send(self._notes[0], flags)
+                self._notes.popleft()
+            except (OSError, IndexError):  # there is no room, or another thread was quicker
+                return
             finally:
                 self._sending.release()
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from rota.errors import Invalid
 from rota.executors.file_facts import FileError, FileFacts
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 
-# The largest file that ctx.storage takes, as base64, and all else stay below this; more is not one
-# of our messages.
+# The largest file that ctx.storage takes, as base64, and all else that has a limit of its own stay
+# below this. More is not sent, so what comes with more is not one of our messages.
 LONGEST = 16 * 1024 * 1024
 PIECE = 64 * 1024
 # The exit code that says: the handler has closed the channel, or put something else in its place.
@@ -127,7 +128,14 @@ _ENCODER = msgspec.json.Encoder(enc_hook=dict)  # a spec may be any mapping
 
 
 def encode(message: Message) -> bytes:
-    return _ENCODER.encode(message) + b"\n"
+    """Invalid if it would be longer than the other side hears."""
+    line = _ENCODER.encode(message)
+    if len(line) > LONGEST:
+        raise Invalid(
+            f"{len(line):,} bytes cannot pass at once between a child process and its worker, "
+            f"{LONGEST:,} is the most; pass less at a time, or give the job isolation='thread'"
+        )
+    return line + b"\n"
 
 
 class Lines:

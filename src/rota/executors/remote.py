@@ -12,13 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from rota.errors import RotaError
+import msgspec
+
+from rota.errors import Invalid, RotaError
+from rota.executors.messages import LONGEST
 from rota.model.packing import Packing
 
 if TYPE_CHECKING:
     from rota.executors.context import Context
 
-ROWS = 500  # in one answer
+# An answer ends at whichever of these comes first; one more row of the longest fits behind both.
+ROWS, PAGE_BYTES = 500, 512 * 1024
+ROW_BYTES = LONGEST - 2 * PAGE_BYTES
 AGAIN_SECONDS = 0.1
 CLEANUP_SECONDS = 5.0
 
@@ -71,7 +76,7 @@ class Served:
                     connection.executemany(params["sql"], unpack(params["args"]))
             case _:
                 with self._run():
-                    return {"rows": pack(connection.fetchmany(ROWS))}
+                    return _page(connection)
         columns = connection.description
         return {"columns": columns and [[str(part) for part in column[:2]] for column in columns]}
 
@@ -116,6 +121,24 @@ class Served:
             )
 
 
+def _page(connection: Any) -> dict[str, Any]:
+    """Row by row: nobody knows how long they are before."""
+    rows: list[msgspec.Raw] = []
+    size = 0
+    while len(rows) < ROWS and size < PAGE_BYTES:
+        if (row := connection.fetchone()) is None:
+            return {"rows": rows, "more": False}
+        line = msgspec.json.encode(pack(row))
+        if len(line) > ROW_BYTES:
+            raise Invalid(
+                f"a row of {len(line):,} bytes cannot pass to a child process, {ROW_BYTES:,} is "
+                "the most; select less of it, or give the job isolation='thread'"
+            )
+        rows.append(msgspec.Raw(line))
+        size += len(line)
+    return {"rows": rows, "more": True}
+
+
 # In the child
 
 
@@ -142,9 +165,10 @@ class RemoteConnection:
 
     def fetchmany(self, size: int = 1) -> list[Any]:
         while len(self._rows) < size and self._more:
-            page = unpack(self._ask({"do": "fetch"})["rows"])
-            self._rows += page
-            self._more = len(page) == ROWS
+            self._more = False  # after a fault nothing comes: rows would be missing before it
+            page = self._ask({"do": "fetch"})
+            self._rows += unpack(page["rows"])
+            self._more = page["more"]
         rows, self._rows = self._rows[:size], self._rows[size:]
         return rows
 
