@@ -32,7 +32,7 @@ OF_ROTA = {
 }  # fmt: skip
 # For executors and workers; docs/executors.md tells those that an executor may use.
 OF_EXECUTORS = {
-    "add_secrets", "close", "definition", "has_db", "heard_stop", "in_child", "on_stop", "port",
+    "add_secrets", "close", "definition", "heard_stop", "in_child", "on_stop", "port",
     "secrets", "span", "steps", "stop", "stoppable", "stopped_at", "target", "trace",
 }  # fmt: skip
 # What screens and commands are drawn from: shapes that follow them.

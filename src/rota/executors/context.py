@@ -192,10 +192,6 @@ class Context:
         self._secrets = secrets_of(self.args, self.definition.spec, {"secret": list(values)})
 
     @property
-    def has_db(self) -> bool:
-        return self._db is not None
-
-    @property
     def steps(self) -> Steps:
         """The record of this attempt's steps, for executors in the worker's own process."""
         if self._steps is None:
