@@ -106,6 +106,42 @@ def test_a_session_that_says_something_still_is_not_lent_again(
         assert other is not connection
 
 
+# A session that strangers use, too
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_behind_a_pooler_nothing_of_ours_stays_in_the_session(
+    place: Place, pooled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if place.engine != "postgres":
+        pytest.skip("only PostgreSQL has sessions of ours")
+    if pooled:  # it answers the handshake itself, with a number of its own
+        monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
+    store = place.open()
+    for _ in range(PREPARE_AT + 1):
+        store.list_queues(limit=1)
+    engine: Any = store.engine
+    with engine._pool.lend() as session:
+        plans = session.execute("SELECT name FROM pg_prepared_statements").fetchall()
+        assert (plans == []) is pooled
+        assert session.execute("SHOW enable_seqscan").fetchone() == ("on" if pooled else "off",)
+        assert session.execute("SHOW timezone").fetchone() == ("UTC",)
+
+
+def test_a_name_that_a_stranger_has_prepared_costs_a_session_and_no_work(
+    store: Store, place: Place
+) -> None:
+    if place.engine != "postgres":
+        pytest.skip("only PostgreSQL has sessions of ours")
+    engine: Any = store.engine
+    with engine._pool.lend() as session:
+        session.execute("PREPARE rota_insert_queues AS SELECT 1")
+    for number in range(PREPARE_AT + 1):
+        engine.single("insert_queues", [{"name": f"queue {number}"}])
+    assert session.closed
+    assert len(store.list_queues(limit=9)) == PREPARE_AT + 2
+
+
 def test_a_connection_that_ends_meanwhile_is_told(session: Session, place: Place) -> None:
     ask(session, "2")
     place.execute(f"SELECT pg_terminate_backend({session.info.backend_pid}, 5000)")

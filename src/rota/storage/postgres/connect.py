@@ -29,18 +29,22 @@ _DEFAULTS: dict[str, str | int] = {
 # of the moment say (none yet, an empty queue, a burst) must not turn a claim into a read of the
 # whole table, and planning it anew would cost as much as running it.
 LOCK_TIMEOUT = "10s"
+# A pooler answers the handshake itself, and the process it names is none of the server's: there a
+# session may be shared with strangers, and nothing is set.
 _SESSION = f"""
-SET timezone = 'UTC';
-SET default_transaction_isolation = 'read committed';
-SET client_min_messages = warning;
-SET idle_in_transaction_session_timeout = '60s';
-SET lock_timeout = '{LOCK_TIMEOUT}';
-SET plan_cache_mode = force_generic_plan;
-SET enable_seqscan = off;
-SET enable_bitmapscan = off;
-SET jit = off
+SELECT set_config(name, value, false)
+  FROM (VALUES ('timezone', 'UTC'),
+               ('default_transaction_isolation', 'read committed'),
+               ('client_min_messages', 'warning'),
+               ('idle_in_transaction_session_timeout', '60s'),
+               ('lock_timeout', '{LOCK_TIMEOUT}'),
+               ('plan_cache_mode', 'force_generic_plan'),
+               ('enable_seqscan', 'off'),
+               ('enable_bitmapscan', 'off'),
+               ('jit', 'off')) AS ours(name, value)
+ WHERE pg_backend_pid() = %s
 """
-# Behind a transaction pooler a session is shared with strangers; poolers follow this one setting.
+# The one setting that poolers follow.
 _SHARED_SESSION = "SET timezone = 'UTC'"
 
 
@@ -78,10 +82,10 @@ class Address:
                     f"{self.shown} is PostgreSQL {connection.info.server_version // 10_000}; "
                     f"Rota needs {OLDEST_SERVER // 10_000}"
                 )
-            connection.prepares = self._prepare and ours
             connection.prepare_threshold = None  # what goes through a cursor is sent seldom
-            if ours:
-                connection.execute(_SESSION if self._prepare else _SHARED_SESSION)
+            connection.prepares = ours and self._prepare and _set_up(connection)
+            if ours and not connection.prepares:
+                connection.execute(_SHARED_SESSION)
         except psycopg.Error as fault:
             connection.close()
             raise translate(fault, self.shown, self.role) from fault
@@ -90,3 +94,9 @@ class Address:
             raise
         self.role = connection.info.user
         return connection
+
+
+def _set_up(connection: Session) -> bool:
+    """False where the session is a pooler's, and left as it is; both in one round trip."""
+    found = connection.execute(_SESSION, (connection.info.backend_pid,))
+    return found.rowcount > 0

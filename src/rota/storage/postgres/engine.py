@@ -45,7 +45,7 @@ _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresEngine:
-    """`prepare=False` keeps all state out of the session: for use behind a transaction pooler."""
+    """`prepare=False` keeps all state out of the session, as is done behind any pooler."""
 
     name = "postgres"
     one_writer = False

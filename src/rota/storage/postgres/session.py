@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 # Prepared at this use: what is sent once is not worth a round trip.
 PREPARE_AT = 3
-# The plan was made for another shape of the tables, or somebody discarded it: prepare it again.
-STALE_PLAN = frozenset({"0A000", "26000"})
+# The plan was made for another shape of the tables, somebody discarded it, or it has the name of
+# another one: prepare it again, elsewhere.
+STALE_PLAN = frozenset({"0A000", "26000", "42P05"})
 _ANSWERED = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # How long a wait goes on before it lets a signal's handler have its turn, at the latest.
 WAIT_MILLISECONDS = 1_000
@@ -88,10 +89,10 @@ class Session(psycopg.Connection[TupleRow]):
                 statement.numbered, values, None, None, Format.BINARY,
                 then=then,
             )  # fmt: skip
-        if uses == PREPARE_AT:
-            self._ask(self.pgconn.send_prepare, handle, statement.numbered)
-            self._uses[handle] = uses
         try:
+            if uses == PREPARE_AT:
+                self._ask(self.pgconn.send_prepare, handle, statement.numbered)
+                self._uses[handle] = uses
             return self._ask(
                 self.pgconn.send_query_prepared, handle, values, None, Format.BINARY, then=then
             )

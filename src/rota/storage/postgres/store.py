@@ -241,7 +241,7 @@ def open_postgres(
     pool_size: int = 8,
     prepare: bool = True,
 ) -> Store:
-    """A store by URL; nothing is sent yet. `prepare=False` is for behind a transaction pooler."""
+    """A store by URL; nothing is sent yet. `prepare=False` is as behind a pooler."""
     try:
         from rota.storage.postgres.engine import PostgresEngine
     except ImportError as fault:

@@ -34,16 +34,25 @@ class Notifier:
 
     def __init__(self, send: Callable[[], None]) -> None:
         self._send = send
+        self._closing = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._asked = False
         self._sent_at = self._thread_only_until = float("-inf")
-        self._closing = False
         self._thread: threading.Thread | None = None
+
+    def _turn(self) -> threading.Condition:
+        if self._process != os.getpid():
+            self._begin()  # a fork: the thread is our parent's, and perhaps had the lock
+        return self._changed
 
     def may_send(self) -> bool:
         """True if nobody has sent one for a while: then the caller sends it with what he commits.
         Else he asks for it by `notify` when he has."""
-        with self._changed:
+        with self._turn():
             now = time.monotonic()
             if now - self._sent_at < QUIET_SECONDS or now < self._thread_only_until:
                 return False
@@ -52,14 +61,14 @@ class Notifier:
 
     def keep_to_thread(self) -> None:
         """Nobody but the thread sends for a while: only it can wait for long."""
-        with self._changed:
+        with self._turn():
             self._thread_only_until = time.monotonic() + THREAD_ONLY_SECONDS
 
     def notify(self) -> None:
-        with self._changed:
+        with self._turn():
             if self._closing:
                 return
-            if self._thread is None or not self._thread.is_alive():  # none survives a fork
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="rota-notify", daemon=True)
                 self._thread.start()
             self._asked = True
@@ -67,7 +76,7 @@ class Notifier:
 
     def close(self) -> None:
         """Send what is still to be sent, and end."""
-        with self._changed:
+        with self._turn():
             self._closing = True
             self._changed.notify()
         if self._thread is not None:
