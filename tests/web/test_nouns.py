@@ -363,6 +363,24 @@ def test_sql_asks_for_the_role_of_each_statement(working: Site) -> None:
     create = "CREATE SCHEDULE own AS $$ SELECT 1 $$ EVERY '1h'"
     assert problem(say("operator", create)) == (403, "forbidden")
     ok(say("admin", create))
+    refused = {
+        "PAUSE SCHEDULE hourly": "PAUSE SCHEDULE is for the role operator",
+        "RESUME JOBS FOR SCHEDULE hourly": "RESUME JOBS FOR SCHEDULE is for the role operator",
+        "PAUSE DISPATCH": "PAUSE DISPATCH is for the role operator",
+        "RUN JOB greet": "RUN JOB is for the role operator",
+        "ALTER SCHEDULE own SET run_as = 'x'": "ALTER SCHEDULE … SET run_as is for the role admin",
+        create: "CREATE SCHEDULE … AS is for the role admin",
+    }
+    for sql, told in refused.items():
+        assert told in say("viewer", sql).json()["detail"]
+    half = say("admin", "PAUSE SCHEDULE own; SHOW JOBS; PAUSE SCHEDULE nope; SHOW JOBS")
+    assert problem(half) == (404, "unknown")
+    detail = half.json()["detail"]
+    assert detail.startswith("statement 3 of 4: schedule 'nope' does not exist")
+    assert detail.endswith("; the 2 before it were done")
+    assert working.app.control.schedule("own").paused
+    first = say("admin", "PAUSE SCHEDULE nope; SHOW JOBS").json()["detail"]
+    assert first.endswith("; nothing was done")
     for wrong in ("rubbish", "SELECT * FROM _rota_tokens", "SELECT hash FROM tokens", ""):
         assert problem(say("admin", wrong))[0] == 422
 

@@ -9,6 +9,8 @@ import ssl
 import stat
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,17 @@ import httpx
 import pytest
 
 import rota
+from rota.cli import token
 from rota.errors import Conflict, Invalid, MissingExtra
 from rota.flow.tokens import new_text
 from rota.model import limits
 from rota.web import guard, protocol, server
+from rota.web.routes import health
 from rota.web.routes import sql as sql_route
+from rota.web.routing import THREADS
 from rota.web.who import Doorkeeper, WrongTokens, is_loopback
 from tests.surface.conftest import Cli, cli  # noqa: F401
-from tests.web.support import WRONG, Site, eventually, serving
+from tests.web.support import SECONDS, WRONG, Site, eventually, serving
 
 # The first token
 
@@ -373,6 +378,42 @@ def test_health_is_told_however_busy_it_is(site: Site, monkeypatch: pytest.Monke
         assert client.get("/readyz").status_code == 200
 
 
+def test_what_is_public_is_told_whatever_is_shown(site: Site) -> None:
+    """Nobody is looked up for it: a wrong token would be refused."""
+    for path in ("/healthz", "/readyz", "/", "/api/v1/openapi.json"):
+        for headers in ({"Authorization": f"Bearer {WRONG}"}, {"Authorization": "Basic Og=="}):
+            with site.client(**headers) as client:
+                assert client.get(path).status_code == 200, path
+    with site.client(WRONG) as client:
+        assert client.get("/api/v1/session").status_code == 401
+
+
+def test_who_asks_whether_it_is_ready_takes_no_thread_from_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    go = threading.Event()
+    now = site.app.storage.now
+
+    def slow() -> datetime:
+        if threading.current_thread().name.startswith("AnyIO"):
+            asked.append(1)
+            assert go.wait(SECONDS)
+        return now()
+
+    monkeypatch.setattr(site.app.storage, "now", slow)
+    monkeypatch.setattr(health, "STORE_SECONDS", 600.0)
+    with site.client() as client, ThreadPoolExecutor(2 * THREADS) as crowd:
+        answers = [crowd.submit(client.get, "/readyz") for _ in range(2 * THREADS)]
+        eventually(lambda: asked)
+        with site.client("viewer") as viewer:
+            assert viewer.get("/api/v1/session").status_code == 200
+        assert len(asked) == 1
+        go.set()
+        assert {one.result(SECONDS).status_code for one in answers} == {200}
+    assert len(asked) == 1
+
+
 def test_a_body_that_nobody_wants_takes_no_place(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -599,7 +640,10 @@ def test_a_bad_certificate_is_named(tmp_path: Path) -> None:
 # The command
 
 
-def test_tokens_are_made_listed_and_revoked_by_the_command(cli: Cli) -> None:  # noqa: F811
+def test_tokens_are_made_listed_and_revoked_by_the_command(
+    cli: Cli,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cli("migrate")
     made = cli("token", "create", "ci", "--role", "operator", "--expires", "90d", "--json").json
     assert made["token"].startswith(f"rota_{made['id']}_")
@@ -614,6 +658,12 @@ def test_tokens_are_made_listed_and_revoked_by_the_command(cli: Cli) -> None:  #
     states = {one["name"]: one["revoked_by"] for one in cli("token", "list", "--json").json}
     assert states["ci"] is not None
     assert states["other"] is None
+    with monkeypatch.context() as patch:
+        patch.setattr(token, "PAGE", 2)
+        names = [cli("token", "create", f"more-{number}").code for number in range(3)]
+        assert names == [0, 0, 0]
+        listed = [one["name"] for one in cli("token", "list", "--json").json]
+        assert listed == ["ci", "other", "more-0", "more-1", "more-2"]
     for wrong in (
         ["create"], ["create", "x", "--role", "king"], ["list", "x"], ["revoke"], ["burn", "x"],
         ["create", "x", "--expires", "1000000d"], ["create", "no/such name"], ["revoke", "nobody"],

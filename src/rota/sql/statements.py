@@ -21,6 +21,11 @@ class Statement:
     def role(self) -> str:
         return VIEWER
 
+    @property
+    def words(self) -> str:
+        """What it begins with, as far as its role depends on it."""
+        return "SHOW, EXPLAIN and SELECT"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select(Statement):
@@ -103,6 +108,10 @@ class CreateSchedule(Operation):
     def role(self) -> str:
         return OPERATOR if self.body is None else ADMIN
 
+    @property
+    def words(self) -> str:
+        return "CREATE SCHEDULE" if self.body is None else "CREATE SCHEDULE … AS"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterSchedule(Operation):
@@ -118,6 +127,11 @@ class AlterSchedule(Operation):
     def role(self) -> str:
         """Who says as whom SQL runs says as much as who says which."""
         return ADMIN if self.body is not None or "run_as" in self.options else OPERATOR
+
+    @property
+    def words(self) -> str:
+        changed = "run_as" if self.body is None else "AS"
+        return "ALTER SCHEDULE" if self.role == OPERATOR else f"ALTER SCHEDULE … SET {changed}"
 
 
 PAUSE, RESUME, DROP, CANCEL = "PAUSE", "RESUME", "DROP", "CANCEL"
@@ -135,6 +149,10 @@ class ChangeSchedules(Operation):
     reason: str | None = None
     if_exists: bool = False
 
+    @property
+    def words(self) -> str:
+        return f"{self.verb} SCHEDULE"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRuns(Operation):
@@ -146,16 +164,28 @@ class ChangeRuns(Operation):
     found: tuple[int, ...] | None = None
     reason: str | None = None
 
+    @property
+    def words(self) -> str:
+        return f"{self.verb} JOBS FOR SCHEDULE"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecuteSchedule(Operation):
     schedule: str
+
+    @property
+    def words(self) -> str:
+        return "EXECUTE SCHEDULE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunJob(Operation):
     job: str
     args: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        return "RUN JOB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +194,10 @@ class Dispatch(Operation):
 
     on: bool
     reason: str | None = None
+
+    @property
+    def words(self) -> str:
+        return "RESUME DISPATCH" if self.on else "PAUSE DISPATCH"
 
 
 # What a statement can begin with.

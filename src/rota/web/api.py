@@ -75,7 +75,7 @@ def make_api(app: Rota, web: Web, feed: Feed, *, wrong_tokens: int | None = None
     )
     api.router.route_class = GuardedRoute
     api.state.rota, api.state.web, api.state.feed = app, web, feed
-    api.state.metrics = Metrics(app)
+    api.state.metrics, api.state.store_look = Metrics(app), health.StoreLook()
     api.state.doorkeeper = Doorkeeper(
         lambda: app.storage,
         port=web.port,

@@ -28,9 +28,19 @@ from rota.web.guard import IDENTIFIED, STREAM, check_origin
 from rota.web.problems import Refused
 from rota.web.roles import PUBLIC, ROLES
 from rota.web.shapes import Asking
-from rota.web.who import LOCAL, NOBODY, SAFE_METHODS, Doorkeeper, Who, check_csrf, no_token
+from rota.web.who import (
+    LOCAL,
+    NOBODY,
+    SAFE_METHODS,
+    Doorkeeper,
+    Who,
+    check_csrf,
+    no_token,
+    of_place,
+)
 
 API = "/api/v1"
+SESSION_PATH = f"{API}/session"
 THREADS = 8
 
 _encode = msgspec.json.Encoder().encode
@@ -181,11 +191,13 @@ class GuardedRoute(APIRoute):
         # A route that nobody gave a role is closed to all.
         role = ROLES.get((method, self.path_format), math.inf)
         parameters = {one.alias for one in self.dependant.query_params}
+        # The same for everybody: the store is not asked who looks.
+        same_for_all = role == PUBLIC and method == "GET" and self.path_format != SESSION_PATH
 
         async def guarded(request: Request) -> Response:
             headers = request.headers
             check_origin(request.method in SAFE_METHODS, headers, request.scope["scheme"])
-            who = await _identify(request)
+            who = await _identify(request, shown=not same_for_all)
             request.state.who = who
             request.scope["state"][IDENTIFIED](who)
             if request.method not in SAFE_METHODS:
@@ -198,14 +210,14 @@ class GuardedRoute(APIRoute):
         return guarded
 
 
-async def _identify(request: Request) -> Who:
+async def _identify(request: Request, *, shown: bool) -> Who:
+    """Without what was `shown`, only where the request comes from says who it is."""
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     address = request.client.host if request.client is not None else "unknown"
-    look = functools.partial(
-        doorkeeper.identify, request.headers, address, local=request.state.local
-    )
-    if "authorization" not in request.headers and "cookie" not in request.headers:
-        return look()  # asks nobody
+    headers, local = request.headers, request.state.local
+    if not shown or ("authorization" not in headers and "cookie" not in headers):
+        return of_place(address, local=local)
+    look = functools.partial(doorkeeper.identify, headers, address, local=local)
     return await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
 
 

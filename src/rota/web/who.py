@@ -99,9 +99,7 @@ class Doorkeeper:
             who = self.of_session(session, address, local=local)
             if who is not None:
                 return who
-        if local:
-            return Who(kind=LOCAL, name="local", role=VIEWER, address=address)
-        return Who(kind=NOBODY, name="nobody", role=None, address=address)
+        return of_place(address, local=local)
 
     def check(self, text: str, address: str) -> Token:
         """The token, if it is a good one. An address that showed too many wrong ones is not even
@@ -205,6 +203,13 @@ class WrongTokens:
             if now - began > MINUTE:
                 began, count = now, 0
             _keep(self._seen, address, (began, count + 1), ADDRESSES)
+
+
+def of_place(address: str, *, local: bool) -> Who:
+    """Who shows nothing: somebody on this machine, or nobody we know."""
+    if local:
+        return Who(kind=LOCAL, name="local", role=VIEWER, address=address)
+    return Who(kind=NOBODY, name="nobody", role=None, address=address)
 
 
 def check_csrf(headers: Headers, who: Who) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from rota.flow.charts import BUCKETS, DURATIONS
-from rota.web.routes.overview import Moment, instant
+from rota.model.duration import parse_instant
+from rota.web.routes.overview import Moment
 from rota.web.routing import Asked, Routes
 from rota.web.shapes import PathName, State, Telling
 
@@ -104,8 +105,8 @@ def density(ask: Asked, since: Moment = None, until: Moment = None, buckets: Buc
     """How many runs of each job ended in each part of a stretch of time: for stretches with more
     runs than a timeline can tell one by one. At most 31 days."""
     now = ask.control.now()
-    begin = now - timedelta(hours=1) if since is None else instant(since, "since")
-    end = now if until is None else instant(until, "until")
+    begin = now - timedelta(hours=1) if since is None else parse_instant(since, "since")
+    end = now if until is None else parse_instant(until, "until")
     return ask.control.density(begin, end, buckets=buckets)
 
 

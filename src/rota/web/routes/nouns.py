@@ -10,7 +10,6 @@ from rota.flow.control import Control
 from rota.model.duration import format_duration
 from rota.model.job import Job
 from rota.model.records import job_record, run_record, schedule_record
-from rota.model.redact import redact
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.web.shapes import State, Telling
@@ -142,7 +141,6 @@ def tell_schedule(schedule: Schedule) -> dict[str, Any]:
 def tell_run(run: Run, schedule: str | None = None) -> dict[str, Any]:
     told = run_record(run)
     told["timeout"] = None if run.timeout is None else format_duration(run.timeout)
-    told["result"] = redact(told["result"])
     return {**told, "schedule": schedule}
 
 

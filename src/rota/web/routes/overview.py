@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
-from rota.errors import Invalid
 from rota.model.duration import parse_instant
 from rota.web.routing import Asked, Routes
 from rota.web.shapes import State, Telling
@@ -87,14 +86,6 @@ def timeline(ask: Asked, since: Moment = None, until: Moment = None) -> Any:
     """Runs of a stretch of time, and what is to come in it. The hour before and after now if
     nothing is said; at most 31 days."""
     now = ask.control.now()
-    begin = now - USUAL if since is None else instant(since, "since")
-    end = now + USUAL if until is None else instant(until, "until")
+    begin = now - USUAL if since is None else parse_instant(since, "since")
+    end = now + USUAL if until is None else parse_instant(until, "until")
     return ask.control.timeline(begin, end)
-
-
-def instant(text: str, name: str) -> datetime:
-    """An instant that a parameter names."""
-    try:
-        return parse_instant(text, name)
-    except OverflowError:
-        raise Invalid(f"{name} {text!r} is too far away") from None

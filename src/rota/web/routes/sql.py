@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
@@ -12,6 +14,7 @@ from anyio.to_thread import run_sync
 from pydantic import Field
 from starlette.responses import Response
 
+from rota.errors import RotaError
 from rota.model.duration import format_duration
 from rota.model.limits import SQL_AT_ONCE, STATEMENT_LENGTH
 from rota.model.result import Result
@@ -105,9 +108,26 @@ def _run(ask: Ask, text: str) -> Response:
     for statement in parsed:
         role = statement.role
         if role != VIEWER:
-            ask.need(role, f"{type(statement).__name__}")
-    told = {"results": [_told(statements.execute(one)) for one in parsed]}
-    return Response(json.dumps(told), media_type="application/json")
+            ask.need(role, statement.words)
+    results = []
+    for number, statement in enumerate(parsed, start=1):
+        with _numbered(number, len(parsed)):
+            results.append(_told(statements.execute(statement)))
+    return Response(json.dumps({"results": results}), media_type="application/json")
+
+
+@contextmanager
+def _numbered(number: int, of: int) -> Iterator[None]:
+    """An answer is whole or a problem: the problem says how far the text was done."""
+    try:
+        yield
+    except RotaError as fault:
+        if of > 1:
+            done = {1: "nothing was done", 2: "the one before it was done"}.get(
+                number, f"the {number - 1} before it were done"
+            )
+            fault.args = (f"statement {number} of {of}: {fault}; {done}",)
+        raise
 
 
 def _told(result: Result) -> dict[str, Any]:
