@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
-from tests.api.support import wait_until
+from rota.cli import siblings
+from tests.api.support import PATIENCE, wait_until
 from tests.surface.conftest import Cli
 from tests.surface.test_up import Up
 
@@ -144,3 +149,28 @@ def test_what_cannot_be_is_refused(cli: Cli, flags: list[str], told: str) -> Non
     assert answer.code == 2
     assert told in answer.err
     assert os.listdir() == []
+
+
+def test_one_that_could_not_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin, begun, tries = subprocess.Popen, threading.Event(), []
+
+    def fail_twice(*args: Any, **more: Any) -> Any:
+        tries.append(1)
+        if len(tries) <= 2:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        process = begin(*args, **more)
+        begun.set()
+        return process
+
+    monkeypatch.setattr(siblings, "RESTART_SECONDS", 0.001)
+    monkeypatch.setattr(siblings.subprocess, "Popen", fail_twice)
+    kept = siblings.Siblings(1, [])
+    kept._command = ["sleep", "600"]
+    kept.start()
+    assert begun.wait(PATIENCE)
+    kept.ask_to_stop()
+    kept.wait()
+    assert len(tries) == 3
+    assert "a worker process could not be started" in caplog.text

@@ -9,14 +9,11 @@ from zoneinfo import ZoneInfo
 
 from cyclopts import Parameter
 
-from rota.cli.find import schedule_or_none
 from rota.cli.options import HERE, Where
 from rota.cli.output import note, one_line, say_json, say_table
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
 from rota.cli.times import spent, took, when, zone_name, zone_of
-from rota.errors import Unknown
-from rota.flow.control import Control
 from rota.flow.explain import LIVE
 from rota.model.limits import METRIC_DEPTH, PAGE
 from rota.model.outcome import error_line
@@ -133,8 +130,6 @@ def runs(
         )
         if not found and job is not None:
             control.job(job)
-        if job is not None and schedule is not None:
-            found = _of_schedule(control, schedule, found)
         now = control.now()
     if where.json:
         return say_json([run_record(run) for run in found])
@@ -271,14 +266,6 @@ def say_schedules(found: list[Schedule], now: datetime, *, empty: str = "") -> N
         ),
         empty=empty,
     )
-
-
-def _of_schedule(control: Control, name: str, found: list[Run]) -> list[Run]:
-    """Storage looks by job or by schedule; both together are narrowed here."""
-    schedule = schedule_or_none(control, name)
-    if schedule is None:
-        raise Unknown(f"schedule {name!r} does not exist; `rota schedules` lists them")
-    return [run for run in found if run.schedule_id == schedule.id]
 
 
 def _pause_note(queue: dict[str, object], now: datetime) -> str | None:

@@ -12,7 +12,6 @@ from rota.cli.records import run_record
 from rota.cli.results import is_answer, say_result
 from rota.cli.times import took, when, zone_name
 from rota.flow.control import Control
-from rota.model.limits import PAGE
 from rota.model.outcome import error_line
 from rota.model.run import Run
 
@@ -20,7 +19,7 @@ LOG_TAIL = 20
 
 
 def show_run(control: Control, run: Run, now: datetime, where: Where) -> None:
-    attempts, lines = control.attempts(run.id), _log_tail(control, run)
+    attempts, lines = control.attempts(run.id), control.log_tail(run.id, limit=LOG_TAIL)
     steps = control.steps(run.id)
     if where.json:
         told = {"run": run_record(run), "attempts": attempts, "steps": steps, "logs": lines}
@@ -114,16 +113,6 @@ def _say_attempts(attempts: list[dict[str, Any]], now: datetime) -> None:
             for one in attempts
         ),
     )
-
-
-def _log_tail(control: Control, run: Run) -> list[dict[str, Any]]:
-    """The last lines. Storage pages forward only, so the pages before are read and let go."""
-    tail: list[dict[str, Any]] = []
-    page = control.logs(run.id, limit=PAGE)
-    while page:
-        tail = (tail + page)[-LOG_TAIL:]
-        page = control.logs(run.id, after=page[-1]["id"], limit=PAGE) if len(page) == PAGE else []
-    return tail
 
 
 def _asked(moment: datetime | None, now: datetime) -> str | None:

@@ -86,40 +86,52 @@ class Siblings:
 
     def _keep(self) -> None:
         delay = RESTART_SECONDS
-        while (process := self._begin()) is not None:
+        while not self._stopping.is_set():
             began = time.monotonic()
-            code = process.wait()
-            with self._guard:
-                self._running.discard(process)
+            ended = self._live()
             if self._stopping.is_set():
                 return
             lasted = time.monotonic() - began > LASTING_SECONDS
             delay = RESTART_SECONDS if lasted else min(delay * 2, LONGEST_RESTART_SECONDS)
-            log.warning("worker process %d ended (%s); it starts again", process.pid, _told(code))
+            log.warning("%s; it starts again", ended)
             if self._stopping.wait(delay):
                 return
+
+    def _live(self) -> str:
+        """One process from its start to its end; what became of it."""
+        try:
+            process = self._begin()
+        except (OSError, RuntimeError) as fault:  # no memory, no process, no thread left for now
+            return f"a worker process could not be started ({fault})"
+        if process is None:
+            return "stopped"
+        code = process.wait()
+        with self._guard:
+            self._running.discard(process)
+        return f"worker process {process.pid} ended ({_told(code)})"
 
     def _begin(self) -> subprocess.Popen[bytes] | None:
         with self._guard:
             if self._stopping.is_set():
                 return None
-            # Its own session: Ctrl-C in the terminal is for this process, which tells the others.
             ours, theirs = socket.socketpair()
-            try:
+            with theirs:  # if nobody gets it, who listens hears the end
+                listening = threading.Thread(
+                    target=self._listen, args=(ours,), name="rota-sibling-counts", daemon=True
+                )
+                try:
+                    listening.start()
+                except BaseException:
+                    ours.close()
+                    raise
+                # Its own session: Ctrl-C in the terminal is for this process, which tells the
+                # others.
                 process = subprocess.Popen(
                     self._command,
                     stdin=theirs.fileno(),
                     start_new_session=True,
                     env=self._environment,
                 )
-            except BaseException:
-                ours.close()
-                raise
-            finally:
-                theirs.close()
-            threading.Thread(
-                target=self._listen, args=(ours,), name="rota-sibling-counts", daemon=True
-            ).start()
             self._running.add(process)
             return process
 

@@ -12,6 +12,7 @@ from rota.cli.output import note, say, say_json, say_table
 from rota.cli.store import operating, reading
 from rota.cli.times import when
 from rota.errors import Invalid
+from rota.flow.control import Control
 from rota.model.limits import PAGE
 from rota.model.roles import VIEWER
 from rota.model.token import Token
@@ -67,8 +68,8 @@ def _create(name: str, role: str, expires: str | None, where: Where) -> None:
 
 def _list(where: Where) -> None:
     with reading(where) as control:
-        now, tokens = control.now(), control.tokens(limit=PAGE)
-    tokens = sorted(tokens, key=lambda one: one.created_at)  # their ids are drawn by lot
+        now, tokens = control.now(), _all(control)
+    tokens.sort(key=lambda one: one.created_at)  # their ids are drawn by lot
     if where.json:
         return say_json([_record(one) for one in tokens])
     say_table(
@@ -87,6 +88,15 @@ def _list(where: Where) -> None:
         ),
         empty="no tokens; `rota token create NAME --role admin` makes one",
     )
+
+
+def _all(control: Control) -> list[Token]:
+    """Page by page: of who may come in, nobody is left out."""
+    found = page = control.tokens(limit=PAGE)
+    while len(page) == PAGE:
+        page = control.tokens(after=page[-1].id, limit=PAGE)
+        found = found + page
+    return found
 
 
 def _revoke(which: str, where: Where) -> None:
