@@ -95,9 +95,11 @@ def test_a_route_lets_in_whom_the_table_names(
     house: Site, revoked: str, expired: str, method: str, path: str
 ) -> None:
     needed = ROLES[method, path]
+    # What is the same for everybody is told without a look at who asks.
+    same_for_all = needed == PUBLIC and method == "GET" and path != "/api/v1/session"
     for wrong in (WRONG, revoked, expired, "rubbish"):
         with house.client(wrong) as client:
-            assert ask(client, method, path).status_code == 401
+            assert (ask(client, method, path).status_code == 401) is not same_for_all
     for role in ROLE_NAMES:
         with house.client(role) as client:
             answer = ask(client, method, path)
