@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -70,6 +70,7 @@ class Folder:
         self._changed: set[str] = set()  # not registered yet
         self._again: set[str] = set()  # to be registered whatever the store has
         self._gone: set[str] = set()  # not retired yet
+        self._found = Survey(self.root)  # the last look
         self._unread: set[str] = set()  # in the folder, and not known yet
         self._late: set[str] = set()  # those of the first look
         self._orphans = Orphans()
@@ -99,10 +100,12 @@ class Folder:
 
     def load(self, *, again: bool = False, patient: bool = True) -> None:
         with self._turn:
-            found = survey(self.root)
-            prints = _prints(found)
             if again:
                 self.quiet.forget()
+            found = survey(self.root)
+            if not found.exists:  # says nothing yet; a step knows for how long it has been away
+                found.unread.add("")
+            prints = self._prints(found)
             for names in _in_turn(found, self.quiet.untaken(prints)):
                 self._take(found, names, prints, None if patient else START_SECONDS)
                 if again or self._storage is not self.app.storage:
@@ -146,7 +149,7 @@ class Folder:
             found = survey(self.root)
             if (missing := self._missing(found)) is not None:
                 return min(pause, missing)
-            prints = _prints(found)
+            prints = self._prints(found)
             ready, wait = self.quiet.see(prints, self.monotonic())
             for names in _in_turn(found, ready):
                 self._take(found, names, prints, self.look_seconds)
@@ -176,7 +179,7 @@ class Folder:
         within: float | None,
     ) -> None:
         """Read these units, and believe what was read of those that kept still meanwhile."""
-        self._seen = self._seen or found.exists
+        self._seen = self._seen or (found.exists and not found.hides(""))
         self._tell_problems(found.problems)
         here = [name for name in names if name in found.units]
         gone = [name for name in names if name not in found.units and name in self.definitions]
@@ -184,7 +187,7 @@ class Folder:
         inspect = partial(self._inspections.look, within=within)
         loader = Loader(around, self._check, inspect)
         loaded = loader.load(found, [found.units[name] for name in here])
-        after = _prints(survey(self.root)) if here else prints
+        after = self._prints(survey(self.root)) if here else prints
         still = [name for name in loaded if after.get(name) == prints[name]]
         for name in still:
             self._set(loaded[name])
@@ -192,8 +195,13 @@ class Folder:
             self._remove(name)
         self.quiet.take([*still, *(name for name in names if name not in found.units)], prints)
         self._unread = set(found.units) - set(self.definitions)
-        if self._first:
-            self._late |= self._unread
+        before, self._found = self._found, found
+        self._late |= {name for name in self._unread if self._first or before.hides(name)}
+
+    def _prints(self, found: Survey) -> dict[str, Hashable]:
+        """What could not be looked at is as it was."""
+        now = {one.name: (one.kind, one.fingerprint, one.fault) for one in found.units.values()}
+        return {**self.quiet.taken(found.hides), **now}
 
     def _check(self, job: Job) -> None:
         check_job(self.app, job)
@@ -264,7 +272,7 @@ class Folder:
             again=self._again,
             gone=self._gone,
             elsewhere=elsewhere,
-            unread={*self._unread, *self.refused},
+            unread={*self._unread, *self.refused, *filter(self._found.hides, registered)},
             late=self._late,
             orphans=self._orphans,
             now=now,
@@ -404,7 +412,3 @@ def _in_turn(found: Survey, names: Collection[str]) -> list[list[str]]:
     slow = {name for name in names if name in found.units and found.units[name].kind == PYTHON}
     quick = [name for name in names if name not in slow]
     return [quick, sorted(slow)] if slow else [quick]
-
-
-def _prints(found: Survey) -> dict[str, object]:
-    return {name: (unit.kind, unit.fingerprint, unit.fault) for name, unit in found.units.items()}

@@ -7,9 +7,10 @@ not keep the rest waiting.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 QUIET_SECONDS = 1.0
+_FORGOTTEN = object()  # like no fingerprint
 
 
 class Quiet:
@@ -52,6 +53,10 @@ class Quiet:
             else:
                 self._taken[name] = mark
 
+    def taken(self, which: Callable[[str], bool]) -> dict[str, Hashable]:
+        """Some of what was taken, as it was then."""
+        return {name: mark for name, mark in self._taken.items() if which(name)}
+
     def forget(self) -> None:
-        """Nothing was taken."""
-        self._taken.clear()
+        """Everything is to be taken anew, also that it is gone."""
+        self._taken = dict.fromkeys(self._taken, _FORGOTTEN)

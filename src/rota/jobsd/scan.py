@@ -1,7 +1,8 @@
 """Look through a folder of jobs: which units there are, and a fingerprint of each.
 
 Nothing is read here but names and dates, so a look costs little and can be had often. A unit is a
-folder with a job.toml, or a Python file. Names that begin with . or _ are nobody's job.
+folder with a job.toml, or a Python file. Names that begin with . or _ are nobody's job. What could
+not be looked at is not the same as nothing: a survey says which names it cannot speak of.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from rota.errors import Invalid
@@ -38,18 +40,27 @@ class Unit:
 @dataclass(slots=True)
 class Survey:
     """Everything in a folder. `problems` are about things that cannot even have a name, by
-    place."""
+    place; `unread` are the names of folders that were not looked into, "" for the root, and of jobs
+    past the limit."""
 
     root: Path
     units: dict[str, Unit] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
     exists: bool = True
+
+    def hides(self, name: str) -> bool:
+        """True if there may be a job of this name that was not seen."""
+        if not self.unread or name in self.units:
+            return False
+        return any(one in self.unread for one in ("", *accumulate(name.split("/"), "{}/{}".format)))
 
     def add(self, unit: Unit) -> None:
         other = self.units.get(unit.name)
         if other is None and len(self.units) >= FOLDER_JOBS:
             told = f"more than {FOLDER_JOBS:,} jobs in one folder; use several origins"
             self.problems[self.place(self.root)] = told
+            self.unread.add(unit.name)
             return
         try:
             check_name(unit.name, "job name")
@@ -78,12 +89,17 @@ class Survey:
 def survey(root: Path) -> Survey:
     """Every unit under `root`. One thing that cannot be looked at hides no other."""
     found = Survey(root)
-    if not root.is_dir():
+    try:
+        found.exists = stat.S_ISDIR(os.stat(root).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
         found.exists = False
-        if root.exists():
-            found.problems[str(root)] = "is not a folder; jobs_dir has to be one"
+    except OSError as fault:  # there is something, and nobody can say what
+        _skip(found, root, "", _told(fault))
         return found
-    _look(found, root, "", 0)
+    if found.exists:
+        _look(found, root, "", 0)
+    elif root.exists():
+        found.problems[str(root)] = "is not a folder; jobs_dir has to be one"
     return found
 
 
@@ -91,11 +107,7 @@ def _look(found: Survey, folder: Path, name: str, depth: int) -> None:
     try:
         entries = {entry.name: entry for entry in _entries(folder)}
     except (OSError, Invalid) as fault:
-        told = f"cannot be read: {fault.strerror if isinstance(fault, OSError) else fault}"
-        if name:
-            _add_bad(found, folder, name, told)
-        else:
-            found.problems[found.place(folder)] = told
+        _skip(found, folder, name, _told(fault))
         return
     seen = sorted(one for one in entries if not one.startswith((".", "_")))
     scripts = tuple(one for one in seen if one.endswith(".sql"))
@@ -109,26 +121,28 @@ def _look(found: Survey, folder: Path, name: str, depth: int) -> None:
         told = f"lies in the folder of jobs itself; put it into {found.root.name}/NAME/"
         found.problems[found.place(folder / one)] = told
     pythons = [one for one in seen if one.endswith(".py")]
-    folders = [one for one in seen if one not in pythons and _is_folder(entries[one])]
+    others = [one for one in seen if not one.endswith(".py")]
+    folders = [one for one in others if _is_folder(found, entries[one], _join(name, one))]
     for one in pythons:
         path = folder / one
-        job = f"{name}/{one}".removeprefix("/").removesuffix(".py")
+        job = _join(name, one).removesuffix(".py")
         found.add(Unit(name=job, kind=PYTHON, path=path, fingerprint=(_sign(path),)))
     for one in folders:
-        _descend(found, folder / one, f"{name}/{one}".removeprefix("/"), depth + 1)
+        _descend(found, folder / one, _join(name, one), depth + 1)
     if name and scripts and not pythons and not folders:
         told = f'has .sql files and no {MANIFEST}; add one that begins: schedule = "0 3 * * *"'
         _add_bad(found, folder, name, told, scripts)
 
 
 def _descend(found: Survey, folder: Path, name: str, depth: int) -> None:
+    is_link = os.path.islink(folder)  # False if that cannot be known; then it cannot be read either
     if depth > FOLDER_DEPTH:
-        _add_bad(found, folder, name, f"lies deeper than {FOLDER_DEPTH} folders; move it up")
-    elif folder.is_symlink() and not is_inside(folder, found.root):
-        _add_bad(found, folder, name, "is a link out of the folder of jobs; copy it into it")
-    elif folder.is_symlink() and _leads_back(folder, found.root):
+        _skip(found, folder, name, f"lies deeper than {FOLDER_DEPTH} folders; move it up")
+    elif is_link and not is_inside(folder, found.root):
+        _skip(found, folder, name, "is a link out of the folder of jobs; copy it into it")
+    elif is_link and _leads_back(folder, found.root):
         # What is in it would be many jobs, one within the other.
-        _add_bad(found, folder, name, "is a link to a folder that it lies in; remove it")
+        _skip(found, folder, name, "is a link to a folder that it lies in; remove it")
     else:
         _look(found, folder, name, depth)
 
@@ -137,6 +151,23 @@ def _leads_back(link: Path, root: Path) -> bool:
     """True if the way to the link has been through what it leads to."""
     way = [root, *(one for one in link.parents if one.is_relative_to(root))]
     return any(is_inside(one, link) for one in way)
+
+
+def _skip(found: Survey, folder: Path, name: str, told: str) -> None:
+    """Leave a folder without a look into it."""
+    found.unread.add(name)
+    if name:
+        _add_bad(found, folder, name, told)
+    else:
+        found.problems[found.place(folder)] = told
+
+
+def _told(fault: OSError | Invalid) -> str:
+    return f"cannot be read: {fault.strerror if isinstance(fault, OSError) else fault}"
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 def _add_bad(
@@ -154,10 +185,12 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _is_folder(found: Survey, entry: os.DirEntry[str], name: str) -> bool:
     try:
         return entry.is_dir()
-    except OSError:
+    except OSError as fault:  # a link to somewhere that cannot be reached now
+        found.unread.add(name)
+        found.problems[found.place(Path(entry.path))] = _told(fault)
         return False
 
 

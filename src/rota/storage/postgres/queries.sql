@@ -999,7 +999,7 @@ SELECT id, origin, jobs::text FROM {prefix}workers
 
 -- name: unstarted_retired_runs
 -- Runs that nobody will ever work on, newest first: to end the first in line would let in the next.
-SELECT r.id FROM {prefix}jobs j JOIN {prefix}runs r ON r.job = j.name
+SELECT r.id::text FROM {prefix}jobs j JOIN {prefix}runs r ON r.job = j.name
  WHERE j.source = 'file' AND j.origin = :origin AND j.error LIKE 'retired: %'
    AND r.state IN ('waiting', 'held', 'queued', 'paused')
  ORDER BY r.seq DESC LIMIT :limit;
