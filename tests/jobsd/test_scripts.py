@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from rota.jobsd.check import check_folder
 from tests.jobsd.support import Jobs, Served
 
 pytest.importorskip("duckdb")
@@ -71,6 +73,26 @@ def test_a_failing_script_is_shown_and_the_others_and_jobs_go_on(
     assert told.startswith("startdb.d/01.sql: 01.sql:2: ")
     assert served.names() == ["accounting"]
     assert rows(target, "SELECT name FROM sqlite_master") == [("b",)]
+
+
+@pytest.mark.parametrize("name", ["startdb.d", "initdb.d"])
+def test_a_folder_of_scripts_that_cannot_be_read_is_shown_and_the_others_go_on(
+    serve: Serve, jobs: Jobs, tmp_path: Path, name: str
+) -> None:
+    jobs.sql("accounting")
+    target = tmp_path / "w.db"
+    (tmp_path / name).symlink_to(name)  # a ring: nobody can look into it, not even root
+    other = "initdb.d" if name == "startdb.d" else "startdb.d"
+    script(tmp_path / other, "01.sql", "CREATE TABLE a (x INT)")
+    served = serve(jobs, **warehouse(target))
+    served.app.start()
+    (told,) = served.app.problems()
+    assert told.startswith(f"{name}: cannot be read: ")
+    assert served.names() == ["accounting"]
+    assert rows(target, "SELECT name FROM sqlite_master") == [("a",)]
+    (found,) = check_folder(served.app, {}, datetime.now(UTC)).findings
+    assert (found.kind, found.place) == ("error", name)
+    assert found.message in told
 
 
 def test_without_a_worker_nothing_runs(serve: Serve, jobs: Jobs, tmp_path: Path) -> None:

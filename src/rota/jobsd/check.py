@@ -74,7 +74,12 @@ def check_folder(app: Rota, environment: Mapping[str, str], now: datetime) -> Re
         report.jobs.append((one, *_when(one, now)))
     dialect = app.targets.find().kind
     for folder in (INIT, START):
-        for path in scripts_in(root.absolute().parent / folder):
+        try:
+            scripts = scripts_in(root.absolute().parent / folder)
+        except Invalid as fault:
+            report.findings.append(Finding(kind="error", place=folder, message=str(fault)))
+            continue
+        for path in scripts:
             report.findings += _of_script(path, f"{folder}/{path.name}", dialect, environment)
     return report
 

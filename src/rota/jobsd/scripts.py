@@ -1,14 +1,15 @@
 """Scripts for the default target: initdb.d/*.sql where Rota creates it, startdb.d/*.sql at every
-start. They lie beside the folder of jobs and run before any job; one that fails is logged and
-shown, and the start goes on."""
+start. They lie beside the folder of jobs and run before any job; one that fails, or a folder that
+cannot be read, is logged and shown, and the start goes on."""
 
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from rota.app import Rota
-from rota.errors import RotaError
+from rota.errors import Invalid, RotaError
 from rota.executors.sql import run_script
 from rota.executors.targets import Target
 from rota.model.redact import redact_text
@@ -20,26 +21,39 @@ INIT, START = "initdb.d", "startdb.d"
 
 
 def run_scripts(app: Rota) -> dict[str, str]:
-    """Run what is to be run now; the error of each script that failed, by its place.
+    """Run what is to be run now; the error of each script that failed, and of each folder that
+    cannot be read, by its place.
 
     Before the store is opened for the first time: whether Rota creates it is asked here."""
     beside = app.settings.jobs_folder.absolute().parent
     target = app.targets.find()
-    initial = scripts_in(beside / INIT)
+    found: dict[str, list[Path]] = {INIT: [], START: []}
+    failed: dict[str, str] = {}
+    for name in found:
+        try:
+            found[name] = scripts_in(beside / name)
+        except Invalid as fault:
+            failed[name] = str(fault)
+            log.error("%s %s", name, fault)
+    initial = found[INIT]
     wanted = initial if initial and _creates(app, target) else []
-    wanted += scripts_in(beside / START)
-    if not wanted:
-        return {}
-    if target.is_store:
+    wanted += found[START]
+    if wanted and target.is_store:
         _ = app.storage  # a store is created by its own migrations, not by a script
-    return {f"{path.parent.name}/{path.name}": told for path in wanted if (told := _run(app, path))}
+    for path in wanted:
+        if told := _run(app, path):
+            failed[f"{path.parent.name}/{path.name}"] = told
+    return failed
 
 
 def scripts_in(folder: Path) -> list[Path]:
     """The scripts of a folder in lexical order; none where there is no folder."""
-    if not folder.is_dir():
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    names = sorted(path.name for path in folder.iterdir() if path.suffix == ".sql")
+    except OSError as fault:
+        raise Invalid(f"cannot be read: {fault.strerror}") from None
     return [folder / name for name in names if not name.startswith((".", "_"))]
 
 
