@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.executors.inspection import FileError, FileFacts
+from rota.executors.inspection import FileError, FileFacts, Inspector
 from rota.jobsd import folder as folders
-from rota.jobsd.inspections import Inspections
+from rota.jobsd.inspections import THREADS, Inspections
 from tests.jobsd.support import PATIENCE, Jobs, Served, wait_until
 
 Serve = Callable[..., Served]
@@ -73,6 +73,59 @@ def test_a_changed_file_has_another_answer(jobs: Jobs, gate: Gate) -> None:
     assert inspections.look({path: 1}, 0.0) == {}
     jobs.python("slow", "def run(ctx:")
     assert isinstance(inspections.look({path: 2}, None)[path], FileError)
+
+
+def test_a_file_whose_inspection_fails_is_told_and_the_next_are_looked_at(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = str(jobs.python("a_bad")), str(jobs.python("good"))
+    inspect = Inspector.inspect
+
+    def fail(self: Inspector, path: str) -> FileFacts | FileError:
+        if path == bad:
+            raise RuntimeError("can't start new thread")
+        return inspect(self, path)
+
+    monkeypatch.setattr(Inspector, "inspect", fail)
+    inspections = Inspections(lambda: None)
+    for _ in range(THREADS + 1):  # each time a thread would be lost
+        found = look(inspections, {bad: 1, good: 1})
+        assert isinstance(found[bad], FileError)
+        assert found[bad].error == f"{bad}: RuntimeError: can't start new thread"
+        assert isinstance(found[good], FileFacts)
+
+
+def test_a_file_for_which_there_is_no_thread_is_looked_at_later(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = str(jobs.python("good"))
+    answered = threading.Event()
+    inspections = Inspections(answered.set)
+
+    def fail(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        for _ in range(THREADS + 1):
+            with pytest.raises(RuntimeError):
+                inspections.look({good: 1}, 0.0)
+    assert isinstance(look(inspections, {good: 1})[good], FileFacts)
+
+
+def look(inspections: Inspections, paths: dict[str, object]) -> dict[str, FileFacts | FileError]:
+    """All of them, as the patient have them; but a test does not wait for ever."""
+    found: dict[str, FileFacts | FileError] = {}
+    wanted = dict(paths)
+
+    def ask() -> bool:
+        found.update(
+            inspections.look({one: wanted[one] for one in wanted if one not in found}, 0.1)
+        )
+        return found.keys() == wanted.keys()
+
+    wait_until(ask, "every answer")
+    return found
 
 
 def test_a_hanging_file_delays_neither_start_nor_others(

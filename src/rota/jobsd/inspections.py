@@ -6,13 +6,17 @@ asked does not wait for long, and is woken when more is known.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from rota.executors.inspection import FileError, FileFacts, Inspector
+
+log = logging.getLogger("rota.jobsd")
 
 # An import that takes this long may well take for ever: another thread goes on.
 SLOW_SECONDS = 0.5
@@ -42,13 +46,15 @@ class Inspections:
             self._looking = True
             self._waiting = deque(one for one in wanted if self._is_new(one))
             self._facts = {one: fact for one, fact in self._facts.items() if one in wanted}
-            while any(one not in self._facts for one in wanted):
-                if self._waiting and not self._quick() and self._threads < THREADS:
-                    self._start()
-                if (left := until - time.monotonic()) <= 0:
-                    break
-                self._change.wait(min(left, self.slow_seconds))
-            self._looking = False
+            try:
+                while any(one not in self._facts for one in wanted):
+                    if self._waiting and not self._quick() and self._threads < THREADS:
+                        self._start()
+                    if (left := until - time.monotonic()) <= 0:
+                        break
+                    self._change.wait(min(left, self.slow_seconds))
+            finally:
+                self._looking = False
             found = [one for one in wanted if one in self._facts]
             return {one[0]: self._facts.pop(one) for one in found}
 
@@ -62,18 +68,18 @@ class Inspections:
 
     def _start(self) -> None:
         file = self._waiting.popleft()
+        name = "rota-jobs.d-inspection"
+        # First of all, as it may fail; it tells nothing before whoever looks lets go of the lock.
+        threading.Thread(target=self._serve, args=(file,), name=name, daemon=True).start()
         self._begun[file] = time.monotonic()
         self._threads += 1
-        name = "rota-jobs.d-inspection"
-        threading.Thread(target=self._serve, args=(file,), name=name, daemon=True).start()
 
     def _serve(self, file: File | None) -> None:
         """One child for many files."""
         inspector = Inspector()
         try:
             while file is not None:
-                fact = inspector.inspect(file[0])
-                file = self._next(file, fact)
+                file = self._next(file, _inspect(inspector, file[0]))
         finally:
             inspector.close()
 
@@ -91,3 +97,14 @@ class Inspections:
         if not is_awaited:
             self._answered()
         return file
+
+
+def _inspect(inspector: Inspector, path: str) -> Fact:
+    """Whatever happens, there is an answer: a file without one would be waited for."""
+    try:
+        return inspector.inspect(path)
+    except Exception as fault:
+        log.exception("%s could not be looked at", path)
+        with suppress(Exception):
+            inspector.close()  # nobody knows what its child is at
+        return FileError(path=path, error=f"{path}: {type(fault).__name__}: {fault}")
