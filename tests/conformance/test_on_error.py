@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from rota.model.retry import ONCE
+from rota.model.retry import ONCE, Retry
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.storage.store import Store
@@ -80,6 +81,29 @@ def test_each_retry_waits_twice_as_long_and_none_past_the_next_occurrence(
         clock.moment = due
     assert waits == [1, 2, 4, 8, 16]  # 31 minutes later; the next, after 32 more, would be late
     assert store.schedule_named("schedule").next_fire_at == clock.after("29m")
+
+
+@pytest.mark.parametrize("between", ["failed", "snoozed", "redo"])
+def test_what_a_retry_did_meanwhile_does_not_change_the_next_wait(
+    store: Store, clock: VirtualClock, between: str
+) -> None:
+    """Attempts, a snooze and a redo set the due time of the run anew."""
+    hourly(store, clock, on_error="retry")
+    end(store)
+    clock.advance("1m")
+    store.promote(10)
+    run = claim_one(store)
+    if between == "redo":
+        settle(store, run, "succeeded")
+        clock.advance("20m")
+        store.redo_run(run.id, None, ME)
+    else:
+        later = Retry(max_attempts=2, backoff="fixed", delay=timedelta(minutes=20))
+        settle(store, run, between, retry=later, after=timedelta(minutes=20))
+        clock.advance("20m")
+    assert end(store).id == run.id
+    again = all_runs(store)[-1]
+    assert (again.retry_of, again.due_at) == (run.id, clock.after("2m"))
 
 
 def test_a_success_needs_no_retry(store: Store, clock: VirtualClock) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.model.on_error import Reaction, react, retry_id
+from rota.model.on_error import MOST_RETRIES, Reaction, react, retry_id
 from rota.model.run import Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
@@ -28,11 +28,6 @@ def schedule(**told: Any) -> Schedule:
         "next_fire_at": NOON + 9 * HOUR,
     }
     return Schedule(**{**fixed, **told})
-
-
-def retry_of(waited: timedelta) -> Run:
-    """A retry that was made to wait so long, and died."""
-    return replace(DEAD, retry_of="run-6", due_at=NOON + waited)
 
 
 @pytest.mark.parametrize(
@@ -64,25 +59,18 @@ def retry_of(waited: timedelta) -> Run:
     ],
 )  # fmt: skip
 def test_what_a_death_leads_to(told: dict[str, Any], deaths: int, reaction: Reaction) -> None:
-    assert react(schedule(**told), DEAD, NOON, deaths) == reaction
+    assert react(schedule(**told), DEAD, NOON, deaths, 0) == reaction
 
 
 @pytest.mark.parametrize(
-    ("waited", "wait"),
-    [
-        (MINUTE, 2 * MINUTE),
-        (2 * MINUTE, 4 * MINUTE),
-        (64 * MINUTE, 128 * MINUTE),
-        (timedelta(0), 2 * MINUTE),
-        (12 * HOUR, 24 * HOUR),
-        (13 * HOUR, None),
-    ],
+    ("retries", "wait"),
+    [(0, MINUTE), (1, 2 * MINUTE), (2, 4 * MINUTE), (10, 1024 * MINUTE), (MOST_RETRIES, None)],
 )
-def test_each_retry_waits_twice_as_long_up_to_a_day(
-    waited: timedelta, wait: timedelta | None
-) -> None:
+def test_each_retry_waits_twice_as_long_up_to_a_day(retries: int, wait: timedelta | None) -> None:
     endless = schedule(on_error="retry", next_fire_at=None)
-    reaction = react(endless, retry_of(waited), NOON, 2)
+    # What its row says of times is of its last attempt.
+    died = replace(DEAD, retry_of="run-6" if retries else None, due_at=NOON + 5 * HOUR)
+    reaction = react(endless, died, NOON, 2, retries)
     assert reaction.retry_at == (None if wait is None else NOON + wait)
 
 
@@ -99,7 +87,7 @@ def test_each_retry_waits_twice_as_long_up_to_a_day(
 def test_a_retry_never_goes_past_the_next_occurrence(
     following: datetime | None, retried: bool
 ) -> None:
-    reaction = react(schedule(on_error="retry", next_fire_at=following), DEAD, NOON, 1)
+    reaction = react(schedule(on_error="retry", next_fire_at=following), DEAD, NOON, 1, 0)
     assert (reaction.retry_at is not None) is retried
 
 

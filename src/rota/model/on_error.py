@@ -21,6 +21,7 @@ from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
 FIRST_RETRY = timedelta(minutes=1)
 LONGEST_RETRY = timedelta(days=1)
+MOST_RETRIES = (LONGEST_RETRY // FIRST_RETRY).bit_length()  # after these a wait would be longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +32,11 @@ class Reaction:
     pause_reason: str | None = None
 
 
-def react(schedule: Schedule, run: Run, now: datetime, deaths_in_a_row: int) -> Reaction:
-    """Decide after the death of a run that stood for an occurrence."""
+def react(
+    schedule: Schedule, run: Run, now: datetime, deaths_in_a_row: int, retries: int
+) -> Reaction:
+    """Decide after the death of a run that stood for an occurrence. `retries` led to it, itself
+    included: what it waited is not in its row, each attempt and a redo set `due_at` anew."""
     if schedule.paused:
         return Reaction()
     if schedule.pause_after is not None and deaths_in_a_row >= schedule.pause_after:
@@ -46,16 +50,13 @@ def react(schedule: Schedule, run: Run, now: datetime, deaths_in_a_row: int) -> 
             waits = "" if after is None else f", which does not wait for pause_after = {after}"
             return Reaction(pause_reason=f"run {run.id} died (on_error = pause{waits})")
         case "retry" if schedule.enabled:
-            return Reaction(retry_at=_retry_at(schedule, run, now))
+            return Reaction(retry_at=_retry_at(schedule, now, retries))
         case _:
             return Reaction()
 
 
-def _retry_at(schedule: Schedule, run: Run, now: datetime) -> datetime | None:
-    # A retry's own wait is the span it was created with: the next one is twice as long.
-    wait = (
-        FIRST_RETRY if run.retry_of is None else 2 * max(FIRST_RETRY, run.due_at - run.created_at)
-    )
+def _retry_at(schedule: Schedule, now: datetime, retries: int) -> datetime | None:
+    wait = FIRST_RETRY * (1 << retries)
     following = schedule.next_fire_at
     if wait > LONGEST_RETRY:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.model.on_error import Reaction, react, retry_id
+from rota.model.on_error import MOST_RETRIES, Reaction, react, retry_id
 from rota.model.outcome import Settlement, error_line
 from rota.model.run import NewRun, Run
 from rota.model.schedule import Schedule
@@ -31,7 +31,8 @@ class ReactScript(Script):
             if schedule is None or schedule.error is not None or row is None:
                 continue  # dropped meanwhile, or broken: its runs go on alone
             died = rows.run(row)
-            reaction = react(schedule, died, now, self._deaths_in_a_row(tx, schedule))
+            deaths, retries = self._deaths_in_a_row(tx, schedule), self._retries(tx, schedule, died)
+            reaction = react(schedule, died, now, deaths, retries)
             schedules[schedule.id] = self._carry_out(tx, schedule, died, reaction)
 
     def _deaths_in_a_row(self, tx: Transaction, schedule: Schedule) -> int:
@@ -40,6 +41,14 @@ class ReactScript(Script):
         ends = tx.all("recent_ends", schedule_id=schedule.id, limit=schedule.pause_after)
         states = [row["state"] for row in ends]
         return states.index("succeeded") if "succeeded" in states else len(states)
+
+    def _retries(self, tx: Transaction, schedule: Schedule, died: Run) -> int:
+        """How many retries of this occurrence led to the one that died, itself included."""
+        count, earlier = 0, died.retry_of if schedule.on_error == "retry" else None
+        while earlier is not None and count < MOST_RETRIES:
+            row = tx.one("run_by_id", id=earlier)
+            count, earlier = count + 1, None if row is None else row["retry_of"]
+        return count
 
     def _carry_out(
         self, tx: Transaction, schedule: Schedule, died: Run, reaction: Reaction
