@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from rota.errors import Invalid
+from rota.flow import prune
 from rota.flow.prune import Prune
 from rota.model.files import KeptFile, NewFile
 from rota.model.limits import KEPT_FILE_BYTES
@@ -116,6 +117,31 @@ def test_pruning_is_bounded_and_part_of_the_loop(store: Store, clock: VirtualClo
     assert store.prune_files(limit=2) == 2
     Prune(store).step()
     assert store.prune_files(limit=9) == 0
+
+
+def test_a_step_that_pruned_all_it_may_is_followed_at_once(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prune, "FILES", 2)
+    for _ in range(3):
+        put(store, ttl_seconds=1)
+    clock.advance("1s")
+    steps = Prune(store, interval=60.0)
+    assert [steps.step(), steps.step()] == [0.0, 60.0]
+    assert store.prune_files(limit=9) == 0
+
+
+@pytest.mark.parametrize("limit", ["KEPT_FILES", "KEPT_FILES_BYTES"])
+def test_what_has_run_out_takes_no_room(
+    store: Store, clock: VirtualClock, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, limit, 2)
+    put(store, ttl_seconds=1)
+    put(store)
+    clock.advance("1s")
+    put(store)
+    with pytest.raises(Invalid, match="cannot be kept"):
+        put(store)
 
 
 @pytest.mark.parametrize("limit", ["KEPT_FILES", "KEPT_FILES_BYTES"])

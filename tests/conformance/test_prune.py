@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Unknown
+from rota.flow import prune as pruning
+from rota.flow.prune import Prune
 from rota.model.retry import ONCE
 from rota.model.schedule import Schedule
 from rota.model.transitions import PENDING
@@ -174,3 +176,21 @@ def test_the_ledger_of_a_dropped_schedule_ages_like_any_other(
     clock.advance("2d")
     assert fold(store, schedule) == 1
     assert [row["count"] for row in ledger(store, schedule)] == [2]
+
+
+def test_a_step_folds_one_batch_and_is_followed_at_once(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = put_schedule(store, overlap="allow", catch_up="all")
+    clock.advance("90s")
+    tick(store)
+    before = len(ledger(store, schedule))
+    clock.advance("91d")
+    monkeypatch.setattr(pruning, "BATCH", 3)
+    steps, pauses, rows = Prune(store, interval=60.0), [], []
+    while not pauses or pauses[-1] == 0.0:
+        pauses.append(steps.step())
+        rows.append(len(ledger(store, schedule)))
+    assert rows[0] == before - 2
+    assert rows[-1] == 1
+    assert pauses == [0.0] * (len(pauses) - 1) + [60.0]

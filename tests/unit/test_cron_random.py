@@ -19,6 +19,7 @@ from tests.unit import cron_reference
 TRIPLES = 20_000
 PARTS = 8  # so that a failure is found early and tests can run side by side
 CRONSIM_PAIRS = 5_000
+COUNTS = 400
 CHANGES_UNTIL = 2040
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
@@ -140,6 +141,24 @@ def test_random_triples_agree_with_the_slow_evaluator(seed: int) -> None:
         ours = Cron.parse(text).next_after(after, zone, dst)
         theirs = cron_reference.next_after(text, after, zone, dst)
         assert ours == theirs, f"seed {seed}: {text!r}, {after!r}, {name}, {dst}"
+
+
+@pytest.mark.parametrize("seed", range(PARTS))
+def test_a_count_is_what_a_walk_finds(seed: int) -> None:
+    choice = random.Random(seed)
+    for _ in range(COUNTS // PARTS):
+        name, dst = choice.choice(ZONES), choice.choice(RULES)
+        after, zone = make_instant(choice, name), ZoneInfo(name)
+        text = make_expression(choice, after, zone)
+        if choice.random() < 0.5:  # most of all: expressions with many occurrences in an hour
+            fields = choice.choice(["0", "*/20", "7,59"]), choice.choice(["*", "0-59", "*/7"])
+            text = " ".join([*fields, choice.choice(["*", "0-23", "1-3"]), "* * *"])
+        until, cron = after + choice.randrange(36 * 3_600) * SECOND, Cron.parse(text)
+        walked, moment = 0, cron.next_after(after, zone, dst)
+        while moment is not None and moment <= until:
+            walked, moment = walked + 1, cron.next_after(moment, zone, dst)
+        told = f"seed {seed}: {text!r}, {after!r}, {until!r}, {name}, {dst}"
+        assert cron.count(after, until, zone, dst) == walked, told
 
 
 def make_common_expression(choice: random.Random) -> str:

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model import schedule as schedule_module
+from rota.model.cron import Cron
 from rota.model.limits import MISSED_COUNT
-from rota.model.plan import FirePlan, plan_fire, plan_resume
+from rota.model.plan import FirePlan, count_stretch, plan_fire, plan_resume
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
@@ -316,6 +317,32 @@ def test_counts_are_exact_up_to_ten_thousand(
     assert (stretch.count, stretch.last) == (count, NOON + late * SECOND)
     assert plan.runs[0].missed_count == (MISSED_COUNT + 1 if count is None else count + 1)
     assert plan.next_fire_at == NOON + (late + 1) * SECOND
+
+
+@pytest.mark.parametrize(("zone", "most"), [("UTC", 8_770), ("Europe/Berlin", 20_000)])
+def test_a_year_of_seconds_is_counted_with_few_looks(
+    zone: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule, looks, next_after = cron("* * * * * *", timezone=zone), 0, Cron.next_after
+
+    def looking(self: Cron, *told: Any) -> datetime | None:
+        nonlocal looks
+        looks += 1
+        assert looks < most
+        return next_after(self, *told)
+
+    monkeypatch.setattr(Cron, "next_after", looking)
+    remembered = schedule_module._cron_next.cache_info()
+    year = timedelta(days=365)
+    assert count_stretch(schedule, NOON, NOON + year) == 365 * 86_400 + 1
+    assert schedule_module._cron_next.cache_info() == remembered, "what fire needs is forgotten"
+
+
+@pytest.mark.parametrize(("kind", "count"), [("every", 11), ("once", 1)])
+def test_stretches_of_other_kinds_are_counted_too(kind: str, count: int) -> None:
+    last = NOON + 10 * MINUTE if kind == "every" else NOON
+    told = every(expr="1m" if kind == "every" else NOON.isoformat(), kind=kind)
+    assert count_stretch(told, NOON, last) == count
 
 
 @pytest.mark.parametrize(

@@ -25,18 +25,21 @@ class Prune:
         self.storage, self.interval = storage, interval
         self.retention = retention or Retention()
         self.folded_id = 0
+        self.behind: list[int] = []  # ledgers of the last page that may have more to fold
 
     def step(self) -> float:
         """0.0 while there may be more: the next batch comes at once, in its own transaction."""
+        store = self.storage
         more = [self._prune(state) == BATCH for state in self.retention.ages]
-        self.fold_some()
-        self.storage.prune_texts(age_seconds=TEXT_AGE.total_seconds(), limit=BATCH)
-        self.storage.prune_files(limit=FILES)
-        self.storage.prune_shared_jobs(limit=BATCH)
-        self.storage.forget_old_workers(WORKER_AGE.total_seconds())
-        self.storage.prune_answered(
-            age_seconds=ANSWER_AGE.total_seconds(), keep=ANSWERS, limit=BATCH
-        )
+        more += [
+            self.fold_some(),
+            store.prune_texts(age_seconds=TEXT_AGE.total_seconds(), limit=BATCH) == BATCH,
+            store.prune_files(limit=FILES) == FILES,
+            store.prune_shared_jobs(limit=BATCH) == BATCH,
+            store.prune_answered(age_seconds=ANSWER_AGE.total_seconds(), keep=ANSWERS, limit=BATCH)
+            == BATCH,
+        ]
+        store.forget_old_workers(WORKER_AGE.total_seconds())
         return 0.0 if any(more) else self.interval
 
     def prune_all(self) -> int:
@@ -56,19 +59,21 @@ class Prune:
             limit=BATCH,
         )
 
-    def fold_some(self) -> None:
-        """A page of ledgers at a time, going round: 50 schedules a minute are 72,000 a day."""
+    def fold_some(self) -> bool:
+        """A page of ledgers at a time, going round: 50 schedules a minute are 72,000 a day. One
+        batch of each; True while one of them may have more."""
         self.storage.count_uncounted()
-        ids = self.storage.ledger_ids(after=self.folded_id, limit=LEDGERS)
-        self.folded_id = ids[-1] if len(ids) == LEDGERS else 0
-        for schedule_id in ids:
-            while (
-                self.storage.fold_ledger(
-                    schedule_id,
-                    age_seconds=LEDGER_AGE.total_seconds(),
-                    keep_rows=LEDGER_ROWS,
-                    limit=BATCH,
-                )
-                > 0
-            ):
-                pass
+        ids = self.behind
+        if not ids:
+            ids = self.storage.ledger_ids(after=self.folded_id, limit=LEDGERS)
+            self.folded_id = ids[-1] if len(ids) == LEDGERS else 0
+        self.behind = [schedule_id for schedule_id in ids if self._fold(schedule_id)]
+        return bool(self.behind)
+
+    def _fold(self, schedule_id: int) -> int:
+        return self.storage.fold_ledger(
+            schedule_id,
+            age_seconds=LEDGER_AGE.total_seconds(),
+            keep_rows=LEDGER_ROWS,
+            limit=BATCH,
+        )

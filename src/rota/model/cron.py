@@ -23,6 +23,7 @@ from rota.model.zone import change_between, offset_at, parse_zone
 __all__ = ["Cron", "parse_zone"]
 
 _SECOND = timedelta(seconds=1)
+_HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 # Since 1970 no zone changed its clocks twice within six days, and none set them back by a day.
 # So two equal offsets at most this far apart mean that nothing changed in between.
@@ -109,6 +110,28 @@ class Cron:
             # A clock set back shows readings again. With `once` only what is still to come counts.
             reading = self._first_match(max(reading, resumed) if once else resumed)
             offset = next_offset
+
+    def count(self, after: datetime, until: datetime, zone: tzinfo, dst: str = "vixie") -> int:
+        """How many occurrences lie after `after` and up to `until`. An hour at a time: only where
+        the clock is changed they are counted one by one."""
+        once, _ = self._clock_rules(dst)
+        # After a clock was set back readings may be shown again that do not count.
+        shown_again = _DAY if once else timedelta(0)
+        count, found = 0, self.next_after(after, zone, dst)
+        while found is not None and found <= until:
+            offset = offset_at(zone, found)
+            reading = found + offset
+            end = reading.replace(minute=0, second=0) + _HOUR - offset
+            steady = offset_at(zone, found - shown_again) == offset == offset_at(zone, end)
+            if steady and end <= until:
+                later = (self.minutes >> reading.minute + 1).bit_count()
+                count += (self.seconds >> reading.second).bit_count()
+                count += later * self.seconds.bit_count()
+                found = end - _SECOND
+            else:
+                count += 1
+            found = self.next_after(found, zone, dst)
+        return count
 
     def note(self, at: datetime, zone: tzinfo, dst: str = "vixie") -> str | None:
         """What a clock change did to the occurrence `at`, in words; None if nothing."""

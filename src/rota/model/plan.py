@@ -197,13 +197,10 @@ def _count(calendar: Calendar, after: datetime, until: datetime) -> _Late | None
 
 def count_stretch(schedule: Schedule, first: datetime, last: datetime) -> int:
     """How many occurrences lie from `first` to `last`, however many: never inside fire."""
-    count, moment = 1, first
-    while moment < last:
-        following = schedule.calendar.next_after(moment, moment)
-        if following is None or following > last:
-            break
-        count, moment = count + 1, following
-    return count
+    calendar = schedule.calendar
+    if calendar.cron is not None:
+        return 1 + calendar.cron.count(first, last, calendar.zone, calendar.dst)
+    return 1 if calendar.interval is None else 1 + (last - first) // calendar.interval
 
 
 def _last_up_to(calendar: Calendar, known: datetime, until: datetime) -> datetime:

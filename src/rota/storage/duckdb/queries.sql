@@ -573,7 +573,9 @@ RETURNING id, name, content_type, size, sha256, job, run_id, created_at, until;
 SELECT 1 AS locked;
 
 -- name: file_usage
-SELECT count(*) AS files, coalesce(sum(size), 0) AS bytes FROM {prefix}files;
+-- What has run out takes no room, though its row goes a little later.
+SELECT count(*) AS files, coalesce(sum(size), 0) AS bytes
+  FROM {prefix}files WHERE until IS NULL OR until > {now};
 
 -- name: kept_file
 SELECT id, name, content_type, size, sha256, job, run_id, created_at, until

@@ -717,7 +717,9 @@ RETURNING id, name, content_type, size, sha256, job, run_id::text, created_at, u
 SELECT pg_advisory_xact_lock(hashtextextended('{prefix}files', 0));
 
 -- name: file_usage
-SELECT count(*) AS files, coalesce(sum(size), 0)::bigint AS bytes FROM {prefix}files;
+-- What has run out takes no room, though its row goes a little later.
+SELECT count(*) AS files, coalesce(sum(size), 0)::bigint AS bytes
+  FROM {prefix}files WHERE until IS NULL OR until > {now};
 
 -- name: kept_file
 SELECT id, name, content_type, size, sha256, job, run_id::text, created_at, until

@@ -21,7 +21,7 @@ class LedgerScript(Script):
     def count_uncounted(self) -> bool:
         """Count one stretch that was too long to count when it was written; False if none is.
 
-        The walk is outside the transaction: it may take seconds.
+        Outside the transaction: it may take a second.
         """
         row = self.engine.read(lambda tx: tx.one("uncounted_occurrence"))
         if row is None:
