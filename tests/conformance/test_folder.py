@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
+import pytest
 
+from rota.errors import Conflict, Invalid, Unknown
+from rota.flow import control_runs
+from rota.flow.control import Control
 from rota.model.definition import Definition
 from rota.model.job import Job
 from rota.model.schedule import Schedule
@@ -357,3 +362,29 @@ def test_a_row_that_cannot_be_read_belongs_to_its_origin(store: Store) -> None:
     put_worker(store, NAME)
     corrupt_job(store, NAME)
     assert "belongs to origin" in str(put_definition(store, origin="elsewhere"))
+
+
+@pytest.mark.parametrize("fault", [Unknown("not installed"), Invalid("could not be loaded")])
+def test_runs_that_only_another_process_can_end_are_left_to_it(
+    store: Store, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_runs, "PAGE", 2)
+    for name in (NAME, "other"):
+        put_definition(store, name=name)
+        retire(store, name)
+    left = [enqueue(store, job=NAME) for _ in range(3)]
+    ended = enqueue(store, job="other")
+    looks = Counter[str]()
+
+    def hearer_of(name: str) -> None:
+        looks[name] += 1
+        assert looks[name] < 9, "again and again"
+        if name == NAME:
+            raise fault
+
+    control = Control(store, actor=ME, hearer_of=hearer_of)
+    assert control.cancel_retired(ORIGIN) == 1
+    assert store.run(ended).state == "cancelled"
+    assert {store.run(run_id).state for run_id in left} == {"queued"}
+    with pytest.raises(Conflict, match=f"where its executor is installed: {fault}"):
+        control.cancel(left[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import Conflict, Invalid, Unknown
@@ -226,7 +225,7 @@ class RunControl:
     def _hearer(self, run: Run) -> HearsTermination | None:
         try:
             return self.hearer_of(run.job)
-        except Unknown as fault:
+        except (Invalid, Unknown) as fault:
             raise Conflict(
                 f"run {run.id} can only be cancelled where its executor is installed: {fault}"
             ) from None
@@ -306,16 +305,22 @@ class RunControl:
         return self._each(schedule, CANCEL, reason)
 
     def cancel_retired(self, origin: str) -> int:
-        """End the runs of jobs whose files are gone, but for those that run; how many."""
-        ended = 0
-        while ids := self.storage.unstarted_retired_runs(origin, limit=PAGE):
-            for run_id in ids:
-                with suppress(Conflict, Unknown):
-                    self.cancel(run_id, "its job was retired: its files are gone", running=False)
-                    ended += 1
-            if len(ids) < PAGE:
-                break
-        return ended
+        """End the runs of jobs whose files are gone, but for those that run; how many. What only
+        another process can end is left to it."""
+        total = 0
+        while True:
+            ids = self.storage.unstarted_retired_runs(origin, limit=PAGE)
+            ended = sum(self._cancel_retired(run_id) for run_id in ids)
+            total += ended
+            if not ended or len(ids) < PAGE:  # nothing ended: the next page would be this one
+                return total
+
+    def _cancel_retired(self, run_id: str) -> bool:
+        try:
+            self.cancel(run_id, "its job was retired: its files are gone", running=False)
+        except (Conflict, Unknown):
+            return False
+        return True
 
     def _each(self, schedule: str, verb: str, reason: str | None) -> int:
         changed = 0
