@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import rota
+from rota import tracing
+from rota.flow.fire import Fire
+from rota.model.job import Job
+from rota.model.plan import FirePlan
+from rota.storage.protocol import Fired
 from tests.api import handlers
-from tests.api.support import Driven, Watch
+from tests.api.support import Driven, Watch, wait_until
 from tests.surface.conftest import environment
 
 
@@ -184,6 +191,100 @@ def test_a_row_with_nonsense_in_it_begins_a_trace_of_its_own(
     driven.app.enqueue("work")
     driven.drain()
     assert spans.one("run work").parent is None
+
+
+def test_a_fire_of_another_process_and_one_that_makes_nothing(
+    driven: Driven, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    begin = tracing.begin_fire
+    monkeypatch.setattr(tracing, "begin_fire", lambda *told: begun.append(told) or begin(*told))
+    for name, options in {
+        "ours": {}, "theirs": {}, "nothing": {"catch_up": "none", "misfire_grace": "1s"},
+    }.items():  # fmt: skip
+        driven.app.job(name, every="1h", **options)(lambda: None)
+    driven.app.load()
+    driven.clock.now += timedelta(hours=1, minutes=1)
+    fire = Fire(driven.store, monotonic=lambda: driven.clock.now.timestamp(), fired=lambda: None)
+    there = driven.store.fire
+
+    def late(plans: list[FirePlan], jobs: Mapping[str, Job]) -> Fired:
+        """Another process is first with one of them."""
+        there([plan for plan in plans if plan.schedule.name == "theirs"], jobs)
+        return there(plans, jobs)
+
+    monkeypatch.setattr(driven.store, "fire", late)
+    fire.step()
+    assert sorted(begun) == [("ours", "ours"), ("theirs", "theirs")]
+    assert "rota.fired" not in attributes(spans.one("fire ours"))
+    assert attributes(spans.one("fire theirs"))["rota.fired"] is False
+
+    def away(plans: list[FirePlan], jobs: Mapping[str, Job]) -> Fired:
+        raise rota.Unavailable("away")
+
+    monkeypatch.setattr(driven.store, "fire", away)
+    driven.clock.now += timedelta(hours=1)
+    with pytest.raises(rota.Unavailable):
+        fire.step()
+    assert [attributes(one).get("rota.fired") for one in spans.named("fire ours")] == [None, False]
+
+
+class Failing(SpanProcessor):
+    """Fails at one of the two: the SDK lets its processors fail into the program."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+
+    def on_start(self, span: object, parent_context: object = None) -> None:
+        if self.at == "start":
+            raise RuntimeError("no exporter")
+
+    def on_end(self, span: object) -> None:
+        if self.at == "end":
+            raise RuntimeError("no exporter")
+
+
+class NoTracer(TracerProvider):
+    def get_tracer(self, *told: object, **more: object) -> NoReturn:
+        raise RuntimeError("no tracer")
+
+
+@pytest.mark.parametrize("at", ["start", "end", "tracer"])
+def test_a_tracer_that_fails_harms_no_run(
+    make_app: Callable[..., rota.Rota],
+    tmp_path: Path,
+    at: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    provider = NoTracer() if at == "tracer" else TracerProvider()
+    provider.add_span_processor(Failing(at))
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
+    monkeypatch.setattr(tracing, "_told", False)
+    folder = tmp_path / "jobs.d" / "books"
+    folder.mkdir(parents=True)
+    (folder / "job.toml").write_text("schedule = false\n")
+    (folder / "01.sql").write_text("SELECT 1;")
+    app = make_app(jobs_dir=str(tmp_path / "jobs.d"), slots=1)
+    watch = Watch(app)
+    app.job("plain")(lambda: None)
+    app.job("often", every="50ms")(lambda: None)
+
+    @app.job()
+    async def on_loop() -> None: ...
+
+    @app.job(max_attempts=1)
+    def fail() -> None:
+        raise ValueError("no")
+
+    app.start()
+    ends = [watch.end(app.enqueue(name).id) for name in ("plain", "on_loop", "books", "fail")]
+    assert [(run.state, run.attempt) for run in ends] == [("succeeded", 1)] * 3 + [("dead", 1)]
+    wait_until(lambda: app.runs("often"), "a fire")
+    app.stop()
+    told = [one.getMessage() for one in caplog.records if one.name == "rota.tracing"]
+    (line,) = told
+    assert line.startswith("a tracer failed, from now on spans may be missing: RuntimeError: no ")
 
 
 @pytest.mark.parametrize("setup", ["", "import opentelemetry.trace"])

@@ -134,8 +134,11 @@ class Fire:
 
     def _fire(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> None:
         traced = Traced(plans)
-        fired = self.storage.fire(traced.plans, jobs)
-        traced.end(fired.moved)
+        try:
+            fired = self.storage.fire(traced.plans, jobs)
+            traced.moved = fired.moved
+        finally:
+            traced.end()
         if fired.runs:
             self.fired()
         if fired.outcomes:
@@ -167,19 +170,21 @@ class Traced:
 
     def __init__(self, plans: list[FirePlan]) -> None:
         self.plans = plans
+        self.moved: Collection[int] = ()  # whose cursor it was that moved
         self._spans: dict[int, Any] = {}
         if tracing.tracer() is not None:
             self.plans = [self._begin(plan) for plan in plans]
 
-    def end(self, moved: Collection[int]) -> None:
-        """What another process fired is its span, not ours."""
+    def end(self) -> None:
+        """What another process fired is its span; ours says that it made nothing."""
         for schedule_id, span in self._spans.items():
-            if schedule_id in moved:
-                span.end()
+            tracing.end_fire(span, ours=schedule_id in self.moved)
 
     def _begin(self, plan: FirePlan) -> FirePlan:
+        if not plan.runs:
+            return plan
         span = tracing.begin_fire(plan.schedule.name, plan.schedule.job)
-        if span is None or not plan.runs:
+        if span is None:
             return plan
         self._spans[plan.schedule.id] = span
         trace = tracing.traceparent(span)
