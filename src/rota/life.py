@@ -101,7 +101,6 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
         nonlocal asked_at
         if not asked_at:
             asked_at = time.monotonic()
-            stuck.clear()  # whoever asks for an end does not want a new beginning
             ending.set()
         elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
             say_goodbye(app, worker_id)
@@ -125,7 +124,7 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if stuck.is_set():
+    if stuck.is_set() and not asked_at:  # whoever asks for an end does not want a new beginning
         log.warning("starting anew: threads that ignore their timeout hold half of the slots")
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 import rota
-from rota.flow.events import NAMES, RunEvent
+from rota.flow import events as events_module
+from rota.flow.events import NAMES, Events, RunEvent
 from rota.model.job import Job
 from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
-from tests.api.support import Driven, Watch, wait_until
+from tests.api.support import PATIENCE, Driven, Gate, Watch, wait_until
 
 
 def test_a_run_that_works_tells_its_start_and_its_end(app: rota.Rota, watch: Watch) -> None:
@@ -305,3 +307,21 @@ def test_an_event_of_no_known_name_is_refused(app: rota.Rota) -> None:
     with pytest.raises(rota.Invalid) as caught:
         app.on("job.finished")(lambda event: None)
     assert str(caught.value) == (f"event 'job.finished' is unknown; use one of {', '.join(NAMES)}")
+
+
+def test_a_stop_does_not_wait_for_a_listener_that_never_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events_module, "QUEUED", 1)
+    events, gate = Events(), Gate()
+    events.on("job.started", lambda event: gate())
+    events.start()
+    told = RunEvent(name="j", run_id="r", attempt=1, scheduled_at=datetime(2026, 3, 1, tzinfo=UTC))
+    events.emit("job.started", told)
+    gate.wait()
+    events.emit("job.started", told)  # the last that has room
+    stop = threading.Thread(target=events.stop, args=(0.01,), daemon=True)
+    stop.start()
+    stop.join(PATIENCE)
+    gate.open()
+    assert not stop.is_alive()

@@ -234,6 +234,28 @@ def test_claims_stop_before_anything_else_does(make_app: Callable[..., rota.Rota
     assert app.control.run(second.id).state == "queued"
 
 
+def test_a_slow_loop_does_not_keep_the_others_from_stopping(app: rota.Rota) -> None:
+    app.start()
+    service = app._service
+    assert service is not None
+    fire, promote = service.loops["fire"], service.loops["promote"]
+    under_way, seen = Gate(), []
+
+    def slow() -> float:
+        under_way()
+        assert fire._thread is not None
+        fire._thread.join(5.0)  # less than a stop waits for one loop
+        seen.append(fire.alive)
+        return 60.0
+
+    promote.step = slow
+    promote.wake()
+    under_way.wait()
+    under_way.open()
+    app.stop()
+    assert seen == [False]
+
+
 def test_nothing_fires_and_nothing_is_claimed_after_a_stop(
     make_app: Callable[..., rota.Rota],
 ) -> None:
@@ -321,6 +343,32 @@ def test_a_run_whose_worker_died_is_done_by_another(app: rota.Rota, watch: Watch
     assert (run.state, run.result) == ("succeeded", "2")
     assert (run.lost, run.failures, claimed.attempt) == (1, 0, 1)
     assert attempts(app, made.id) == ["lost", "succeeded"]
+
+
+def test_who_asks_for_an_end_gets_no_new_beginning(tmp_path: Path) -> None:
+    """Slots that are found stuck between the signal and the stop."""
+    script = tmp_path / "stuck.py"
+    script.write_text(
+        "import os, pathlib, signal, sys\n"
+        "import rota\n"
+        "from rota.life import live\n"
+        "print('begun', flush=True)\n"
+        "begun = pathlib.Path('begun')\n"
+        "if begun.exists(): sys.exit(3)\n"
+        "begun.touch()\n"
+        'app = rota.Rota("sqlite:///stuck.db")\n'
+        "start, found = app.start, []\n"
+        "def started(only, *, on_stuck):\n"
+        "    start(only, on_stuck=on_stuck)\n"
+        "    found.append(on_stuck)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "app.start = started\n"
+        "live(app, ('worker',), lambda: found[0]())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.stdout, ended.returncode) == ("begun\n", 0), ended.stderr
 
 
 def test_a_program_that_set_up_no_logging_says_what_it_does(tmp_path: Path) -> None:

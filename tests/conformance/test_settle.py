@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from rota.errors import Invalid, Unavailable
+from rota.flow.events import Events
+from rota.flow.notes import Notes
+from rota.flow.settle import Settler
 from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE, Retry
@@ -378,3 +382,59 @@ def test_a_cancel_of_a_running_run_leaves_them_to_its_settle(
     assert effects() == []
     settle(store, run, "failed", on_terminated=note_end)
     assert effects() == [run_id]
+
+
+# The loop
+
+
+def test_an_outcome_written_alone_without_an_answer_is_told_once(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that cannot be stored is written one by one; of the first the answer is lost."""
+    run_id = enqueue(store)
+    run = claim_one(store)
+    events, told, tries = Events(), [], iter(("refused", "lost", "good"))
+    events.on("job.completed", lambda event: told.append(event.run_id))
+    settler = Settler(store, jobs={}, max_lost=3, events=events, hearer_of=lambda name: None)
+    settle_there = store.settle
+
+    def settling(*given: Any) -> list[Settled]:
+        match next(tries):
+            case "refused":
+                raise Invalid("one of them is no text")
+            case "lost":
+                settle_there(*given)
+                raise Unavailable("the connection was lost")
+            case _:
+                return settle_there(*given)
+
+    monkeypatch.setattr(store, "settle", settling)
+    settler.put(run, Outcome(kind="succeeded"))
+    with pytest.raises(Unavailable):
+        settler.step()
+    settler.step()
+    assert store.run(run_id).state == "succeeded"
+    assert told == [run_id]
+    assert settler.unwritten() == []
+
+
+def test_what_is_told_while_the_database_is_away_is_kept(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue_many(store, 2)
+    first, second = claim(store, 2)
+    notes, set_progress = Notes(store), store.set_progress
+
+    def away(*told: Any) -> None:
+        raise Unavailable("away")
+
+    notes.progress(first, {"done": 1, "total": 3})
+    notes.progress(second, {"done": 1, "total": 3})
+    monkeypatch.setattr(store, "set_progress", away)
+    with pytest.raises(Unavailable):
+        notes.step()
+    monkeypatch.setattr(store, "set_progress", set_progress)
+    notes.progress(second, {"done": 2, "total": 3})
+    notes.step()
+    found = [store.run(run.id).progress for run in (first, second)]
+    assert found == ['{"done":1,"total":3}', '{"done":2,"total":3}']

@@ -12,7 +12,7 @@ import pytest
 
 from rota.errors import Unavailable
 from rota.flow import loop as loop_module
-from rota.flow.loop import Loop
+from rota.flow.loop import Loop, stop_loops
 
 PATIENCE = 10.0
 
@@ -123,6 +123,34 @@ def test_stop_gives_up_waiting_after_its_timeout(loop: Loop, steps: Steps) -> No
     steps.wait()
     loop.stop(0.01)
     assert loop.alive
+    go_on.set()
+
+
+def test_loops_stop_side_by_side(loop: Loop, steps: Steps) -> None:
+    """The step of the first ends when the last of them has ended: a stop one after the other
+    would wait for it in vain."""
+    others = [Loop(f"other {number}", lambda: 60.0) for number in range(2)]
+    for other in others:
+        other.start()
+    last = others[-1]
+    steps.does = lambda: 0.0 if last._thread is None else last._thread.join(PATIENCE) or 60.0
+    loop.start()
+    steps.wait()
+    stop_loops([loop, *others], 2 * PATIENCE)
+    assert not any(one.alive for one in (loop, *others))
+
+
+def test_loops_that_do_not_stop_are_waited_for_together(
+    loop: Loop, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, other, waits = threading.Event(), Loop("other", lambda: 60.0), []
+    steps.does = lambda: float(go_on.wait(PATIENCE))
+    loop.start()
+    steps.wait()
+    monkeypatch.setattr(other, "stop", waits.append)
+    stop_loops([loop, other], 0.01)
+    assert loop.alive
+    assert waits == [0.0]
     go_on.set()
 
 

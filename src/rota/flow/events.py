@@ -16,6 +16,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -126,10 +127,11 @@ class Events:
     def emit(self, name: str, event: RunEvent, schedule_id: int | None = None) -> None:
         """Tell listeners: at once, or by the thread of a running service, so that a slow
         listener delays no settle."""
-        if self._thread is None:
+        thread = self._thread  # read once: a stop may take it away meanwhile
+        if thread is None:
             self._tell(name, event, schedule_id)
             return
-        if not self._thread.is_alive():
+        if not thread.is_alive():
             self.start()
         try:
             self._queue.put_nowait((name, event, schedule_id))
@@ -142,11 +144,13 @@ class Events:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Tell what is still to be told, then end the thread."""
+        """Tell what is still to be told, then end the thread. Neither takes longer than `timeout`:
+        a listener may never return."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._queue.put(None)
-            thread.join(timeout)
+            with suppress(queue.Full):
+                self._queue.put(None, timeout=timeout)
+                thread.join(timeout)
 
     def _serve(self) -> None:
         while True:

@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from rota.errors import Unavailable
@@ -47,10 +47,14 @@ class Loop:
 
     def stop(self, timeout: float | None = None) -> None:
         """Let the step under way end, then no more."""
-        self._stopping.set()
-        self._woken.set()
+        self.tell_stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
+
+    def tell_stop(self) -> None:
+        """The same, without waiting for it."""
+        self._stopping.set()
+        self._woken.set()
 
     @property
     def alive(self) -> bool:
@@ -86,3 +90,12 @@ class Loop:
             log.warning("%s: %s", self.name, told, exc_info=None if known else fault)
         pause: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
         return pause * random.uniform(0.5, 1.0)
+
+
+def stop_loops(loops: Collection[Loop], timeout: float) -> None:
+    """Stop them side by side: `timeout` is for all of them together."""
+    deadline = time.monotonic() + timeout
+    for loop in loops:
+        loop.tell_stop()
+    for loop in loops:
+        loop.stop(max(0.0, deadline - time.monotonic()))

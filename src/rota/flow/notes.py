@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from rota.errors import Unavailable
 from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
 from rota.model.redact import redact_json, shorten
 from rota.model.run import Claimed
@@ -65,8 +66,10 @@ class Notes:
                 lines = []
             for (seq, attempt), told in progress.items():
                 self.storage.set_progress(seq, attempt, told)
-        except Exception:
+        except Exception as fault:
             with self._guard:
                 self._lines = (lines + self._lines)[:LOG_LINES]
+                if isinstance(fault, Unavailable):  # told once more, what was told since wins
+                    self._progress = progress | self._progress
             raise
         return FLUSH_SECONDS

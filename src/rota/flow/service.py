@@ -17,7 +17,7 @@ from rota.flow.counters import Counters
 from rota.flow.events import Events
 from rota.flow.fire import Fire
 from rota.flow.learn import Learn
-from rota.flow.loop import WORKER_FIRST_SECONDS, Loop
+from rota.flow.loop import WORKER_FIRST_SECONDS, Loop, stop_loops
 from rota.flow.promote import Promote
 from rota.flow.prune import Prune
 from rota.flow.rescue import Rescue
@@ -161,8 +161,7 @@ class Service:
         if self.worker is not None:
             self.worker.stop_claiming()  # first: a slow database may keep the loops for a while
         self._unlisten()
-        for loop in self.loops.values():
-            loop.stop(timeout=LOOP_STOP_SECONDS)
+        stop_loops(self.loops.values(), LOOP_STOP_SECONDS)
         if self.worker is not None:
             self.worker.stop(grace)
         self.events.stop(LOOP_STOP_SECONDS)

@@ -86,6 +86,7 @@ class Settler:
                 raise
             except Exception:
                 # One of them cannot be stored: the others must not wait for it.
+                self._uncertain = True  # until all are written: an Unavailable may leave from here
                 self._write_one_by_one()
         with self._written:
             self._writing, self._uncertain = [], False

@@ -25,7 +25,7 @@ from rota.executors.protocol import Executor, Targets
 from rota.flow.claim import Claim
 from rota.flow.events import Events, announce
 from rota.flow.learn import Learn
-from rota.flow.loop import Loop
+from rota.flow.loop import Loop, stop_loops
 from rota.flow.notes import Notes
 from rota.flow.renew import Renew
 from rota.flow.run import STOP_SECONDS, Execution, Owner, execute
@@ -481,9 +481,7 @@ class Worker:
 
     def _wind_down(self) -> None:
         self.settler.flush(timeout=LOOP_STOP_SECONDS)
-        for name in ("learn", "watch", "notes", "settle", "renew", "beat"):
-            if name in self.loops:
-                self.loops[name].stop(LOOP_STOP_SECONDS)
+        stop_loops(self.loops.values(), LOOP_STOP_SECONDS)
         try:
             self.notes.step()
             self.storage.forget_worker(self.worker_id)
