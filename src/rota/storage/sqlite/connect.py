@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rota.errors import Invalid, WrongConnection
+from rota.storage.sqlite.faults import BUSY_SECONDS, is_busy
 
-BUSY_SECONDS = 10.0
 BUSY_PAUSE_SECONDS = 0.01
 
 
@@ -25,7 +25,7 @@ def use_wal(connection: sqlite3.Connection) -> None:
             return
         except sqlite3.OperationalError as fault:
             # Of two that open a new file at once, one is told so without having waited.
-            if fault.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > give_up_at:
+            if not is_busy(fault) or time.monotonic() > give_up_at:
                 raise
         time.sleep(BUSY_PAUSE_SECONDS)
 

@@ -1,8 +1,7 @@
 """SQLite: one file, usable from several processes at once.
 
-Every write is a BEGIN IMMEDIATE on the one writing connection of the process. Threads that want
-to write at the same time share a transaction (group commit), so that the price of a synced
-commit is paid once for all of them.
+Every write is a BEGIN IMMEDIATE on the one writing connection of the process, which the threads
+that want to write at the same time share (`group.py`).
 """
 
 from __future__ import annotations
@@ -16,28 +15,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any, Generic
+from typing import Any
 
-from rota.errors import (
-    ReadOnly,
-    RotaError,
-    StaleSnapshot,
-    StorageError,
-    Unavailable,
-    WrongConnection,
-    WrongSchema,
-)
+from rota.errors import StaleSnapshot, StorageError, Unavailable, WrongConnection
 from rota.model.result import Result
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
 from rota.storage.files import file_facts, make_private
-from rota.storage.sqlite.connect import BUSY_SECONDS, raw_connection, split_statements, use_wal
+from rota.storage.sqlite.connect import raw_connection, split_statements, use_wal
+from rota.storage.sqlite.faults import BUSY_SECONDS, is_busy, translate, translated
+from rota.storage.sqlite.group import GroupCommit
 from rota.storage.sqlite.select import select
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
 from rota.storage.statements import load_migrations, load_statements
 
-GROUP = 1_000
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
 OLDEST_SQLITE = (3, 37, 0)
@@ -79,8 +70,7 @@ class SqliteEngine:
         closed: SQLite forbids to carry a connection across."""
         self._process = os.getpid()
         self._turn = threading.RLock()  # one transaction at a time
-        self._guard = threading.Lock()  # protects the pending deque
-        self._pending: deque[_Pending[Any]] = deque()
+        self._group = GroupCommit(self)
         self._abandoned = getattr(self, "_writer", None), getattr(self, "_readers", None)
         self._readers: deque[sqlite3.Connection] = deque()
         self._steps_turn = threading.Lock()  # steps of this process come one after the other
@@ -98,18 +88,23 @@ class SqliteEngine:
     def read(self, work: Callable[[Transaction], T]) -> T:
         self._after_fork()
         if self.in_memory:
-            with self._turn, _translated(self):
+            with self._turn, translated(self.path):
                 return work(self._transaction("read", self._writer))
-        connection = self._readers.pop() if self._readers else self._open(writing=False)
         try:
-            with _translated(self):
+            connection = self._readers.pop()
+        except IndexError:
+            connection = self._open(writing=False)
+        try:
+            with translated(self.path):
                 connection.execute("BEGIN")
                 try:
                     return work(self._transaction("read", connection))
                 finally:
                     connection.rollback()
         finally:
-            if len(self._readers) < READERS and not self._closed:
+            # One that was interrupted inside its transaction is not used again.
+            kept = len(self._readers) < READERS and not self._closed
+            if kept and not connection.in_transaction:
                 self._readers.append(connection)
             else:
                 connection.close()
@@ -121,25 +116,18 @@ class SqliteEngine:
         self._after_fork()
         ask = partial(select, sql=sql, schema=self.schema, limit=limit, seconds=seconds)
         if self.in_memory:
-            with self._turn, _translated(self):
+            with self._turn, translated(self.path):
                 return ask(self._writer)
         connection = self._open(writing=True)  # until the views have their names
         try:
-            with _translated(self):
+            with translated(self.path):
                 return ask(connection)
         finally:
             connection.close()
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
-        """Queue the work; whoever gets the turn first commits for all that wait."""
         self._after_fork()
-        pending = _Pending(name, work)
-        with self._guard:
-            self._pending.append(pending)
-        with self._turn:
-            while not pending.done:
-                self._commit_group()
-        return pending.answer()
+        return self._group.write(name, work)
 
     def _after_fork(self) -> None:
         if self._process != os.getpid():
@@ -149,35 +137,6 @@ class SqliteEngine:
         if not rows:
             return []
         return self.write(name, lambda tx: tx.many(name, rows))
-
-    def _commit_group(self) -> None:
-        with self._guard:
-            group = [self._pending.popleft() for _ in range(min(GROUP, len(self._pending)))]
-        try:
-            with _translated(self):
-                self._begin()
-                try:
-                    for pending in group:
-                        self._run_in_savepoint(pending)
-                    self._at(group, "before")
-                    self._writer.commit()
-                except BaseException:
-                    self._writer.rollback()
-                    raise
-                for pending in group:
-                    pending.committed = True
-                self._at(group, "after")
-        except Exception as fault:
-            for pending in group:
-                pending.fail(fault)
-        except BaseException:
-            # An interrupt belongs to this thread; the others wait for an answer all the same.
-            for pending in group:
-                pending.fail(Unavailable(f"a write to {self.path} was interrupted; try again"))
-            raise
-        finally:
-            for pending in group:
-                pending.done = True
 
     def _begin(self) -> None:
         """Take the only write lock there is, and remember when that took long."""
@@ -210,7 +169,7 @@ class SqliteEngine:
         try:
             connection = self._writer if self.in_memory else self._open(writing=True)
             try:
-                with _translated(self):
+                with translated(self.path):
                     begin_step(connection, self.path, stopped)
                 self._step_since = time.monotonic()
                 yield SqliteStep(self, name, connection)
@@ -221,31 +180,16 @@ class SqliteEngine:
 
     def _end_step(self, connection: sqlite3.Connection) -> None:
         """Nothing of it remains unless it was committed."""
-        if connection.in_transaction:
-            connection.rollback()
-        if not self.in_memory:
-            connection.close()
-        since, self._step_since = self._step_since, None
-        if since is not None and time.monotonic() - since > LONG_WAIT_SECONDS:
-            self._blocked_at = time.monotonic()
-
-    def _run_in_savepoint(self, pending: _Pending[Any]) -> None:
-        """One piece of work that raises does not undo its neighbours'."""
-        transaction = self._transaction(pending.name, self._writer)
         try:
-            with transaction.savepoint():
-                pending.result = pending.work(transaction)
-        except sqlite3.OperationalError:
-            raise  # disk full, I/O error: nothing in this transaction can be trusted
-        except sqlite3.Error as fault:
-            pending.fail(self.translate(fault))
-        except Exception as fault:
-            pending.fail(fault)
-
-    def _at(self, group: list[_Pending[Any]], side: str) -> None:
-        if self.probe is not None:
-            for pending in group:
-                self.probe(f"{pending.name}.commit.{side}")
+            if connection.in_transaction:
+                with translated(self.path):
+                    connection.rollback()
+        finally:
+            since, self._step_since = self._step_since, None
+            if since is not None and time.monotonic() - since > LONG_WAIT_SECONDS:
+                self._blocked_at = time.monotonic()
+            if not self.in_memory:
+                connection.close()
 
     def on_connection(
         self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True
@@ -262,19 +206,17 @@ class SqliteEngine:
             with transaction.savepoint():
                 return work(transaction)
         except sqlite3.OperationalError as fault:
-            match fault.sqlite_errorname:
-                case "SQLITE_BUSY_SNAPSHOT":
-                    raise StaleSnapshot(
-                        "another process wrote after this transaction began reading, so SQLite "
-                        "cannot let it write; begin with BEGIN IMMEDIATE"
-                    ) from fault
-                case "SQLITE_BUSY":
-                    raise Unavailable(
-                        f"{self.path} is locked by another transaction; raise this connection's "
-                        "busy timeout, or try again"
-                    ) from fault
-                case _:
-                    raise
+            if fault.sqlite_errorname == "SQLITE_BUSY_SNAPSHOT":
+                raise StaleSnapshot(
+                    "another process wrote after this transaction began reading, so SQLite "
+                    "cannot let it write; begin with BEGIN IMMEDIATE"
+                ) from fault
+            if is_busy(fault):
+                raise Unavailable(
+                    f"{self.path} is locked by another transaction; raise this connection's "
+                    "busy timeout, or try again"
+                ) from fault
+            raise
 
     def _same_store(self, connection: sqlite3.Connection) -> None:
         try:
@@ -309,7 +251,7 @@ class SqliteEngine:
             if not writing:
                 connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as fault:
-            raise self.translate(fault) from fault
+            raise translate(fault, self.path) from fault
         return connection
 
     def migrate(self) -> list[str]:
@@ -329,13 +271,13 @@ class SqliteEngine:
 
         # WAL is a property of the file, set where a store is made: a file that was only opened
         # by mistake stays as it was. It cannot be set inside a transaction.
-        with self._turn, _translated(self):
+        with self._turn, translated(self.path):
             if not self.in_memory:
                 use_wal(self._writer)
         return self.write("migrate", work)
 
     def pending_migrations(self) -> list[tuple[str, str]]:
-        current = self._version(self._writer)
+        current = self._current_version()
         return [
             (f"{number:04}_{name}", sql)
             for number, name, sql in load_migrations("sqlite", self._substitutions)
@@ -344,10 +286,13 @@ class SqliteEngine:
 
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
-        with _translated(self):
-            current = self._version(self._writer)
+        current = self._current_version()
         newest = load_migrations("sqlite", self._substitutions)[-1][0]
         check_version(current, newest, self.path)
+
+    def _current_version(self) -> int:
+        with translated(self.path):
+            return self._version(self._writer)
 
     def _version(self, connection: sqlite3.Connection) -> int:
         known = connection.execute(
@@ -393,64 +338,3 @@ class SqliteEngine:
             while self._readers:
                 self._readers.pop().close()
             self._writer.close()
-
-    # Errors
-
-    def translate(self, fault: sqlite3.Error) -> RotaError:
-        """A message that names the case and the way out."""
-        text = str(fault)
-        if "locked" in text or "busy" in text:
-            return Unavailable(
-                f"{self.path} was locked by another process for {BUSY_SECONDS:.0f} s; "
-                "look for a long transaction in another program"
-            )
-        if "readonly" in text:
-            return ReadOnly(
-                f"{self.path} cannot be written; check the permissions of it and its folder"
-            )
-        if "unable to open" in text:
-            folder = Path(self.path).parent
-            return Unavailable(
-                f"{self.path} cannot be opened; check that the folder {folder} exists "
-                "and may be written"
-            )
-        if "full" in text:
-            return Unavailable(f"the disk that holds {self.path} is full; free some space")
-        if "not a database" in text:
-            return WrongSchema(f"{self.path} is not a SQLite database; point `database` elsewhere")
-        if "no such table" in text:
-            return WrongSchema(f"{self.path} holds no Rota store ({text}); run `rota migrate`")
-        return StorageError(f"{self.path}: {text}")
-
-
-class _Pending(Generic[T]):
-    """Work that waits for the next commit, and its answer."""
-
-    __slots__ = ("committed", "done", "fault", "name", "result", "work")
-
-    def __init__(self, name: str, work: Callable[[Transaction], T]) -> None:
-        self.name, self.work = name, work
-        self.done = self.committed = False
-        self.result: T | None = None
-        self.fault: BaseException | None = None
-
-    def fail(self, fault: BaseException) -> None:
-        if self.fault is None:
-            self.fault = fault
-
-    def answer(self) -> T:
-        if self.fault is not None:
-            raise self.fault
-        if not self.committed:  # the thread that wrote for all was interrupted: nobody knows
-            lost = Unavailable(f"{self.name} was interrupted; try again")
-            lost.maybe_committed = True
-            raise lost
-        return self.result  # type: ignore[return-value]
-
-
-@contextmanager
-def _translated(engine: SqliteEngine) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as fault:
-        raise engine.translate(fault) from fault

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rota.errors import StorageError, Unavailable
 from rota.storage.engine import Transaction
+from rota.storage.sqlite.faults import is_busy
 
 if TYPE_CHECKING:
     from rota.storage.sqlite.engine import SqliteEngine
@@ -67,7 +68,7 @@ def begin_step(connection: sqlite3.Connection, path: str, stopped: Callable[[], 
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as fault:
-            if fault.sqlite_errorname != "SQLITE_BUSY":
+            if not is_busy(fault):
                 raise
         if stopped():
             raise Unavailable(f"stopped while another transaction held {path}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -97,17 +96,30 @@ class SqliteTransaction(Probed):
     def script(self, sql: str) -> None:
         self.connection.execute(sql)
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        self.connection.execute("SAVEPOINT rota")
-        try:
-            yield
-        except BaseException:
-            if self.connection.in_transaction:  # a full disk may have ended it already
-                self.connection.execute("ROLLBACK TO rota")
-                self.connection.execute("RELEASE rota")
-            raise
-        self.connection.execute("RELEASE rota")
+    def savepoint(self) -> Savepoint:
+        return Savepoint(self.connection, self.cursor)
+
+
+class Savepoint:
+    """Not a generator: one that an interrupt left behind would be ended when it is collected, in
+    the middle of somebody else's transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
+        self._connection, self._cursor = connection, cursor
+
+    def __enter__(self) -> None:
+        self._connection.execute("SAVEPOINT rota")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._connection.execute("RELEASE rota")
+            return
+        if not issubclass(kind, Exception):
+            # A statement that was interrupted among its rows would refuse what follows.
+            self._cursor.close()
+        if self._connection.in_transaction:  # a full disk may have ended it already
+            self._connection.execute("ROLLBACK TO rota")
+            self._connection.execute("RELEASE rota")
 
 
 def plain_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:

@@ -15,6 +15,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -49,10 +50,14 @@ class FileWatch:
     def __init__(
         self, path: str, connect: Callable[[], sqlite3.Connection], foreign: Callable[[], int]
     ) -> None:
-        self._hints = _hints(Path(path))
-        self._connection = connect()
         self._foreign = foreign
-        self._seen, self._seen_foreign = self._version(), foreign()
+        with ExitStack() as opened:
+            self._connection = connect()
+            opened.callback(self._connection.close)
+            self._hints = _hints(Path(path))
+            opened.callback(self._hints.close)
+            self._seen, self._seen_foreign = self._version(), foreign()
+            self._opened = opened.pop_all()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -67,8 +72,7 @@ class FileWatch:
         self._hints.stop()
         if self._thread is not None:
             self._thread.join()
-        self._hints.close()
-        self._connection.close()
+        self._opened.close()
 
     def _watch(self, wake: Callable[[], None]) -> None:
         while not self._stopping.is_set():
@@ -120,14 +124,18 @@ class KernelEvents:
     def __init__(self, path: Path) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._name = f"{path.name}-wal".encode()
-        self._descriptor = self._checked(self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
-        self._stop_read, self._stop_write = os.pipe()
+        folder, mask = os.fsencode(path.resolve().parent), _IN_MODIFY | _IN_CREATE
+        with ExitStack() as opened:
+            self._descriptor = self._checked(self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+            opened.callback(os.close, self._descriptor)
+            self._checked(self._libc.inotify_add_watch(self._descriptor, folder, mask))
+            self._stop_read, self._stop_write = os.pipe()
+            for descriptor in (self._stop_read, self._stop_write):
+                opened.callback(os.close, descriptor)
+            self._opened = opened.pop_all()
         self._poll = select.poll()  # select() refuses descriptors above 1023
         for descriptor in (self._descriptor, self._stop_read):
             self._poll.register(descriptor, select.POLLIN)
-        folder = os.fsencode(path.resolve().parent)
-        mask = _IN_MODIFY | _IN_CREATE
-        self._checked(self._libc.inotify_add_watch(self._descriptor, folder, mask))
 
     def _checked(self, answer: int) -> int:
         if answer < 0:
@@ -156,8 +164,7 @@ class KernelEvents:
         os.write(self._stop_write, b"x")
 
     def close(self) -> None:
-        for descriptor in (self._descriptor, self._stop_read, self._stop_write):
-            os.close(descriptor)
+        self._opened.close()
 
 
 class Ticks:

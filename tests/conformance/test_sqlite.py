@@ -1,0 +1,238 @@
+"""What only SQLite has to keep: threads that share a transaction, a file that others recover,
+and descriptors that tell of their commits."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.errors import StorageError, Unavailable, WrongSchema
+from rota.flow.enqueue import Enqueue, Options
+from rota.storage.sqlite.engine import SqliteEngine
+from rota.storage.sqlite.step import begin_step
+from rota.storage.sqlite.wake import FileWatch, KernelEvents
+from rota.storage.store import Store, open_store
+from tests.conformance.support import SqlitePlace, all_runs, enqueue, put_job
+
+SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working one
+EVERY_CALL = 1_000  # more than any operation here makes
+
+# The state of a file whose writer died: another process holds the locks of those who recover.
+RECOVER = """
+import fcntl, sys
+with open(sys.argv[1], "r+b", buffering=0) as index:
+    for lock in (120, 122):
+        fcntl.lockf(index, fcntl.LOCK_EX, 1, lock)
+    index.write(bytes(96))
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def place(sqlite_place: SqlitePlace) -> SqlitePlace:
+    return sqlite_place
+
+
+@pytest.fixture
+def engine(store: Store) -> SqliteEngine:
+    assert isinstance(store.engine, SqliteEngine)
+    return store.engine
+
+
+# Interrupts
+
+
+class Interrupt:
+    """Ctrl-C behind the nth call into C since it was armed: there Python looks for signals."""
+
+    def __init__(self) -> None:
+        self.left = count(-1, -1)
+
+    def arm(self, number: int) -> None:
+        self.left = count(number, -1)
+
+    def around(self, call: Callable[[], object]) -> object:
+        sys.setprofile(self._notice)
+        try:
+            return call()
+        except KeyboardInterrupt as interrupt:
+            return interrupt
+        finally:
+            sys.setprofile(None)
+
+    def _notice(self, frame: object, event: str, argument: object) -> None:
+        if event == "c_return" and next(self.left) == 0:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_of_one_who_writes_for_others_is_his_alone(
+    store: Store, engine: SqliteEngine
+) -> None:
+    flow, interrupt = Enqueue(store, enqueued=lambda: None), Interrupt()
+    job = store.jobs_named(["job"])["job"]
+    flow.one(job, {}, Options())  # the queue is there from now on
+    answers: list[Any] = []
+    with ThreadPoolExecutor(2) as threads:
+        for number in range(EVERY_CALL):
+            both = [Options(correlation_id=f"{number} {who}") for who in ("one", "other")]
+            with engine._turn:
+                asked = [
+                    threads.submit(interrupt.around, lambda own=own: flow.one(job, {}, own))
+                    for own in both
+                ]
+                while len(engine._group._line) < len(both):
+                    pass
+                interrupt.arm(number)
+            answers = [one.result(SOON_SECONDS) for one in asked]
+            stored = {run.correlation_id: run.id for run in store.list_runs(limit=9)}
+            for own, answer in zip(both, answers, strict=True):
+                if not isinstance(answer, KeyboardInterrupt):
+                    assert stored[own.correlation_id] == answer.id, number
+            if next(interrupt.left) > 0:
+                break
+    assert number > 20
+    assert not any(isinstance(answer, KeyboardInterrupt) for answer in answers)
+
+
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """To collect what the test left, and not to look at everything that was there before."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("small_heap")
+def test_what_an_interrupt_left_behind_undoes_nothing_when_it_is_collected(
+    store: Store, engine: SqliteEngine
+) -> None:
+    interrupt, left = Interrupt(), list[object]()
+    with ThreadPoolExecutor(1) as thread:
+        for number in range(EVERY_CALL):
+            interrupt.arm(number)
+            asked = thread.submit(interrupt.around, lambda: enqueue(store))
+            left.append(asked.result(SOON_SECONDS))
+            if not isinstance(left[0], KeyboardInterrupt):
+                break
+            del asked
+            engine.write("later", lambda tx: (left.clear(), gc.collect()))
+    assert 20 < number < EVERY_CALL - 1
+
+
+def test_a_read_that_was_interrupted_is_in_nobodys_way(store: Store) -> None:
+    interrupt, run_id = Interrupt(), enqueue(store)
+    with ThreadPoolExecutor(1) as thread:
+        for number in range(EVERY_CALL):
+            interrupt.arm(number)
+            asked = thread.submit(interrupt.around, lambda: store.run(run_id))
+            answer = asked.result(SOON_SECONDS)
+            assert [run.id for run in all_runs(store)] == [run_id], number
+            if not isinstance(answer, KeyboardInterrupt):
+                break
+    assert 3 < number < EVERY_CALL - 1
+
+
+# Steps
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_step_that_cannot_be_rolled_back_does_not_stop_rescue(
+    store: Store, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_store("sqlite:///:memory:") if in_memory else store
+    opened.migrate()
+    put_job(opened)
+    monkeypatch.setattr("rota.storage.sqlite.engine.LONG_WAIT_SECONDS", 0.0)
+    with ExitStack() as until_it_ends:
+        step = until_it_ends.enter_context(opened.engine.step("step", lambda: False))
+        step.connection.execute("CREATE TABLE half_done (a)")
+        step.connection.set_authorizer(_no_rollback)
+        with pytest.raises(StorageError, match="not authorized"):
+            until_it_ends.close()
+    if in_memory:
+        step.connection.set_authorizer(None)
+    assert not opened.engine.blocked_within(0.0)
+    enqueue(opened)
+    with pytest.raises(WrongSchema, match="no such table: half_done"):
+        opened.engine.read(lambda tx: tx.text("SELECT * FROM half_done", {}))
+
+
+def _no_rollback(action: int, what: str | None, *_: str | None) -> int:
+    denied = action == sqlite3.SQLITE_TRANSACTION and what == "ROLLBACK"
+    return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
+
+
+def test_a_step_waits_while_another_process_recovers_the_file(
+    place: SqlitePlace, store: Store
+) -> None:
+    connection = place.autocommit()
+    connection.execute("SELECT * FROM sqlite_master")
+    other = subprocess.Popen(
+        [sys.executable, "-c", RECOVER, f"{place.path}-shm"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    asked: list[None] = []
+
+    def stopped() -> bool:
+        asked.append(None)
+        other.communicate("go on\n")
+        return False
+
+    try:
+        begin_step(connection, str(place.path), stopped)
+    finally:
+        other.kill()
+        other.wait()
+    assert connection.in_transaction
+    assert len(asked) == 1
+
+
+# Files
+
+
+def test_what_is_to_migrate_in_a_locked_file_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.storage.sqlite.engine.BUSY_SECONDS", 0.1)
+    store = open_store(f"sqlite:///{tmp_path}/rota.db")
+    locker = sqlite3.connect(tmp_path / "rota.db", isolation_level=None)
+    locker.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(Unavailable, match="was locked by another process"):
+        store.pending_migrations()
+    locker.close()
+    assert store.pending_migrations()
+    store.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of commits on Linux")
+def test_a_watch_that_cannot_begin_leaves_no_descriptor(tmp_path: Path) -> None:
+    def descriptors() -> set[str]:
+        return set(os.listdir("/proc/self/fd"))
+
+    def fail() -> int:
+        raise ConnectionError
+
+    before = descriptors()
+    with pytest.raises(FileNotFoundError):
+        KernelEvents(tmp_path / "nowhere" / "rota.db")
+    assert descriptors() == before
+    file = tmp_path / "rota.db"
+    with pytest.raises(ConnectionError):
+        FileWatch(str(file), lambda: sqlite3.connect(file), fail)
+    assert descriptors() == before
