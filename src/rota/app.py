@@ -42,7 +42,7 @@ from rota.flow.events import Events, Listener, Sources, ended_event
 from rota.flow.service import PARTS, WEB, Service, ServiceOptions
 from rota.flow.worker import Worker
 from rota.jobs_folder import JobsFolder
-from rota.life import Door, Web, live, make_web, open_door
+from rota.life import Door, Web, live, make_web, open_door, start_anew
 from rota.model.duration import parse_duration
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
@@ -532,8 +532,9 @@ class Rota:
         When half of the slots are stuck in threads that nothing can end, the process drains
         and executes itself anew.
         """
-        if not in_script_of_child():  # there the script is only searched for a handler
-            live(self, only, stopping)
+        # In a child the script is only searched for a handler.
+        if not in_script_of_child() and live(self, only, stopping):
+            start_anew()
 
     @property
     def health(self) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from rota.flow.events import RunEvent
 from rota.model.outcome import error_line
@@ -86,8 +86,9 @@ def open_door(app: Rota) -> Door | None:
     return door
 
 
-def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
-    """What `Rota.run` promises."""
+def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> bool:
+    """What `Rota.run` promises; true if the process should start anew, once its caller has ended
+    what it began itself."""
     ending, stuck = threading.Event(), threading.Event()
 
     def renew() -> None:
@@ -126,7 +127,12 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> None:
             signal.signal(number, handler)
     if stuck.is_set() and not asked_at:  # whoever asks for an end does not want a new beginning
         log.warning("starting anew: threads that ignore their timeout hold half of the slots")
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    return stuck.is_set()
+
+
+def start_anew() -> NoReturn:
+    """The same process, begun once more. It knows nothing of the children it had."""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def say_goodbye(app: Rota, worker_id: str | None) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -22,6 +23,8 @@ from tests.surface.test_up import Up
 APP = """
     import os
     import pathlib
+    import sys
+    import threading
     import rota
 
     app = rota.Rota()
@@ -31,11 +34,21 @@ APP = """
         return os.getpid()
 
     @app.job
+    def linger(ctx: rota.Context) -> object:
+        return slow(ctx) if "--sibling" in sys.orig_argv else rota.Snooze("50ms")
+
+    @app.job
     def slow(ctx: rota.Context) -> str:
         pathlib.Path(f"begun_{os.getpid()}_{ctx.run_id}").touch()
         while not pathlib.Path("go").exists():
             ctx.wait(0.01)
         return "whole"
+
+    @app.job(isolation="thread", timeout="100ms", max_attempts=1)
+    def stick() -> object:
+        if "--sibling" in sys.orig_argv:
+            return rota.Snooze("50ms")
+        return threading.Event().wait()
 """
 
 
@@ -75,6 +88,32 @@ def test_they_work_come_back_and_stop_together(up: Up, cli: Cli) -> None:
     code, _ = up.stop()
     assert code == 0
     assert are_gone(processes)
+
+
+def children(parent: int, states: str) -> set[int]:
+    """Those of a process that are in one of these states, as the system tells them."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            pid, _, rest = path.read_text().partition(" (")
+            state, ppid = rest.rpartition(") ")[2].split()[:2]
+            if int(ppid) == parent and state in states:
+                found.add(int(pid))
+    return found
+
+
+def test_a_process_that_starts_anew_leaves_none_of_them_behind(up: Up, cli: Cli) -> None:
+    wait_until(three(cli))
+    before = children(up.process.pid, "RSD")
+    assert cli("run", "linger").code == 0
+    wait_until(begun)
+    assert cli("run", "stick").code == 0
+    up.wait_for("starting anew")
+    Path("go").touch()  # one of them is still at work
+    wait_until(lambda: len(pids(cli) - before - {up.process.pid}) == 2)
+    assert up.process.pid in pids(cli)
+    assert children(up.process.pid, "Z") == set()
+    assert not children(up.process.pid, "RSD") & before
 
 
 def begun() -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ from rota.cli.up_log import RunLines, choose_format, set_up_logging
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Conflict, Invalid, MissingExtra
 from rota.flow.service import PARTS, WEB
+from rota.life import live, start_anew
 from rota.model.redact import redact_text
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -126,7 +127,7 @@ def up(
         )
         siblings.start()
         try:
-            app.run(parts, stopping=siblings.ask_to_stop)
+            anew = live(app, parts, siblings.ask_to_stop)
         finally:
             siblings.ask_to_stop()
             siblings.wait()
@@ -137,6 +138,8 @@ def up(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if anew:  # not before its siblings have ended: nobody would wait for them any more
+        start_anew()
     if not quiet and not sibling:
         logging.getLogger("rota.up").info("stopped")
     return OK
