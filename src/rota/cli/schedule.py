@@ -16,7 +16,7 @@ from rota.cli.store import operating, settings_of
 from rota.cli.times import when, zone_of
 from rota.errors import Invalid
 from rota.flow.control import Control
-from rota.model.duration import format_duration, parse_duration, parse_instant
+from rota.model.options import kind_of
 from rota.model.schedule import Schedule
 
 Name = Annotated[str | None, Parameter(metavar="NAME")]
@@ -190,15 +190,7 @@ def _timing(name: str, flags: dict[str, Any]) -> dict[str, str]:
     given = [flag for flag in ("cron", "every", "at") if flag in flags]
     if len(given) > 1:
         raise Invalid(f"schedule {name!r}: give one of --cron, --every and --at")
-    match given:
-        case ["cron"]:
-            return {"kind": "cron", "expr": flags["cron"]}
-        case ["every"]:
-            return {
-                "kind": "every",
-                "expr": format_duration(parse_duration(flags["every"], "every")),
-            }
-        case ["at"]:
-            return {"kind": "once", "expr": parse_instant(flags["at"], "at").isoformat()}
-        case _:
-            return {}
+    if not given:
+        return {}
+    kind, expr = kind_of(**{flag: flags[flag] for flag in given})
+    return {"kind": kind, "expr": expr}

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from rota.errors import Invalid, Unknown
@@ -65,6 +66,17 @@ def make_schedule(
         if isinstance(options.get("retry"), Mapping):
             options = {**options, "retry": Retry.from_dict(options["retry"])}
     return Schedule(name=name, job=job, kind=kind, expr=expr, **options)
+
+
+@cache
+def plain_schedule() -> Schedule:
+    """One that says nothing but when: what each option is then."""
+    return Schedule(name="default", job="default", kind="every", expr="1m")
+
+
+def default_of(option: str, timezone: str) -> Any:
+    """What a schedule has that says nothing about it, where `timezone` is the zone of all."""
+    return timezone if option == "timezone" else getattr(plain_schedule(), option)
 
 
 def refuse_unknown(

@@ -15,7 +15,7 @@ from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.control import Control
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import SELECT_ROWS, clip
-from rota.model.options import kind_of, make_schedule, named, retry_of
+from rota.model.options import default_of, kind_of, make_schedule, named, retry_of
 from rota.model.result import INTEGER, Column, Result
 from rota.model.retry import ONCE, Retry
 from rota.model.schedule import Schedule
@@ -158,7 +158,7 @@ class Statements:
         with named(f"schedule {before.name!r}"):
             job = self._altered_job(before, statement)
             told = {
-                name: self._default(name) if value is None else value
+                name: default_of(name, self.timezone) if value is None else value
                 for name, value in self._schedule_options(statement.options).items()
             }
             if statement.timing is not None:
@@ -213,10 +213,6 @@ class Statements:
             if isinstance(told.get(name), str) and told[name].lower() == "now":
                 told[name] = self.control.now()
         return told
-
-    def _default(self, name: str) -> Any:
-        """What a schedule has that says nothing about it."""
-        return self.timezone if name == "timezone" else getattr(_PLAIN, name)
 
     # Changing
 
@@ -323,4 +319,3 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _JOB_DEFAULTS = {"timeout": None, "queue": DEFAULT_QUEUE, "description": ""}
-_PLAIN = Schedule(name="default", job="default", kind="every", expr="1m")

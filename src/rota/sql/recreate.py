@@ -13,13 +13,12 @@ from typing import Any
 from rota.errors import Conflict
 from rota.model.duration import format_duration
 from rota.model.job import DEFAULT_QUEUE, Job
-from rota.model.options import SCHEDULE_OPTIONS
+from rota.model.options import SCHEDULE_OPTIONS, plain_schedule
 from rota.model.redact import redact, redact_text
 from rota.model.retry import Retry
 from rota.model.schedule import Schedule
 from rota.sql.options import JOB_OPTIONS, ON_EXECUTION_FAILURE, ON_PREVIOUS_RUNNING
 
-_PLAIN = Schedule(name="default", job="default", kind="every", expr="1m")
 _TIMINGS = {"cron": "RECURRING", "every": "EVERY", "once": "AT"}
 
 
@@ -54,7 +53,7 @@ def _options(schedule: Schedule) -> dict[str, Any]:
     for option in sorted(SCHEDULE_OPTIONS - {"retry"}):
         value = getattr(schedule, option)
         # The zone and the owner depend on who creates it.
-        if value == getattr(_PLAIN, option) and option not in ("timezone", "owner"):
+        if value == getattr(plain_schedule(), option) and option not in ("timezone", "owner"):
             continue
         if value is not None:
             told[option] = told_args(schedule) if option == "args" else value

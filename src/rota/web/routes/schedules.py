@@ -15,7 +15,7 @@ from rota.flow.control import Control
 from rota.flow.explain import coming, in_words
 from rota.flow.look import OUTCOMES
 from rota.model.limits import KEY_LENGTH, PRIORITY
-from rota.model.options import kind_of, make_schedule, named, retry_of, timing_of
+from rota.model.options import default_of, kind_of, make_schedule, named, retry_of, timing_of
 from rota.model.schedule import CATCH_UP_LIMIT, QUEUE_MAX, Schedule
 from rota.web.routes.nouns import ScheduleOut, tell_schedule
 from rota.web.routing import Answer, Ask, Asked, Routes
@@ -211,8 +211,9 @@ def change(ask: Ask, before: Schedule, told: dict[str, Any]) -> Schedule:
     given = timing_of(*(timing.get(name) for name in ("cron", "every", "at")))
     retry = told.pop("retry", ...)
     job = told.pop("job", None) or before.job
+    zone = ask.app.settings.timezone
     new: dict[str, Any] = {
-        name: _default(ask, name) if value is None else value for name, value in told.items()
+        name: default_of(name, zone) if value is None else value for name, value in told.items()
     }
     if given is not None:
         new["kind"], new["expr"] = kind_of(**given)
@@ -222,10 +223,3 @@ def change(ask: Ask, before: Schedule, told: dict[str, Any]) -> Schedule:
         kept = {name: value for name, value in retry.items() if value is not None}
         new["retry"] = read_retry(ask.control, job, kept, before)
     return replace(before, job=job, **new)
-
-
-def _default(ask: Ask, name: str) -> Any:
-    return ask.app.settings.timezone if name == "timezone" else getattr(_PLAIN, name)
-
-
-_PLAIN = Schedule(name="default", job="default", kind="every", expr="1m")
