@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.flow.workers import state_of
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from tests.api import handlers
@@ -108,6 +109,33 @@ def test_a_graceful_stop_waits_for_handlers(app: rota.Rota, watch: Watch) -> Non
     run = app.control.run(made.id)
     assert (run.state, run.result) == ("succeeded", '"done"')
     assert watch.of(made.id)[-1] == "job.completed"
+
+
+def test_a_worker_that_stops_says_so(app: rota.Rota) -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    @app.job()
+    def work() -> None:
+        begun.set()
+        assert end.wait(PATIENCE)
+
+    def states() -> list[str]:
+        return [state_of(one, app.control.now()) for one in app.control.workers()]
+
+    app.start()
+    work.enqueue()
+    assert begun.wait(PATIENCE)
+    assert states() == ["alive"]
+    stop = threading.Thread(target=app.stop, kwargs={"grace": "20s"})
+    stop.start()
+    try:
+        wait_until(lambda: states() == ["stopping"], "a row that says so")
+        waits = app.enqueue("work")
+        assert "no live worker knows the job" in str(app.control.run(waits.id).reason)
+    finally:
+        end.set()
+        stop.join(PATIENCE)
+    assert states() == []
 
 
 def test_what_does_not_end_in_its_grace_is_released_and_finished_by_the_next_start(

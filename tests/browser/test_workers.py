@@ -34,7 +34,7 @@ def test_workers_are_not_dead_because_the_network_is(site: Site, new_tab: Openin
     page.route("**/api/v1/**", lambda route: route.abort())
     page.clock.fast_forward("01:30")
     expect(card).to_contain_text("1 min ago")
-    expect(page.locator("[data-state=dead]")).to_have_count(0)
+    expect(page.locator("[data-state=lost]")).to_have_count(0)
 
 
 def test_one_that_is_gone_is_marked_and_locks_are_listed(site: Site, new_tab: Opening) -> None:
@@ -50,7 +50,7 @@ def test_one_that_is_gone_is_marked_and_locks_are_listed(site: Site, new_tab: Op
     try:
         page = new_tab(site).open("/workers").page
         card = page.get_by_label("Worker gone-1")
-        expect(card.locator("[data-state=dead]")).to_be_visible()
+        expect(card.locator("[data-state=lost]")).to_be_visible()
         expect(card).to_contain_text("look at its log on elsewhere")
         expect(card).to_contain_text("1 of its slots are stuck")
         expect(card).to_contain_text("it can run nothing")

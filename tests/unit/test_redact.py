@@ -12,6 +12,8 @@ import pytest
 
 from rota.errors import Invalid
 from rota.executors.sql.results import encode_rows
+from rota.model.job import Job
+from rota.model.records import job_record
 from rota.model.redact import (
     passwords_in,
     redact,
@@ -249,3 +251,9 @@ def test_what_comes_back_as_it_was_shown_is_what_was_stored() -> None:
 def test_what_is_hidden_and_not_as_it_was_is_refused(told: dict[str, Any], where: str) -> None:
     with pytest.raises(Invalid, match=where):
         restore_hidden(told, STORED)
+
+
+def test_the_error_of_a_job_hides_what_a_text_hides() -> None:
+    told = "target 'x' is away: postgresql://rota:p4ssw0rd@db/app"
+    job = Job(name="load", executor="sql", error=told)
+    assert job_record(job)["error"] == redact_text(told) != told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from cyclopts import Parameter
@@ -14,7 +14,7 @@ from rota.cli.output import note, one_line, say_json, say_table
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
 from rota.cli.times import spent, took, when, zone_name, zone_of
-from rota.flow.explain import LIVE
+from rota.flow.workers import is_alive, is_stopping, state_of
 from rota.model.limits import METRIC_DEPTH, PAGE
 from rota.model.outcome import error_line
 from rota.model.run import Run
@@ -170,7 +170,7 @@ def workers(*, where: Where = HERE) -> None:
     with reading(where) as control:
         found, now = control.workers(), control.now()
     for worker in found:
-        worker["alive"] = is_alive(worker, now)
+        worker |= {"alive": is_alive(worker, now), "stopping": is_stopping(worker)}
     if where.json:
         return say_json(found)
     say_table(
@@ -190,7 +190,7 @@ def workers(*, where: Where = HERE) -> None:
         (
             (
                 worker["id"],
-                "alive" if worker["alive"] else "lost",
+                state_of(worker, now),
                 worker["host"],
                 worker["pid"],
                 worker["slots"],
@@ -220,11 +220,6 @@ def locks(*, where: Where = HERE) -> None:
         empty="no lock is held",
     )
     _say_cut(found)
-
-
-def is_alive(worker: dict[str, Any], now: datetime) -> bool:
-    """Whether it said so lately. Its row stays for an hour after it was killed."""
-    return bool(now - worker["seen_at"] <= LIVE)
 
 
 def say_runs(

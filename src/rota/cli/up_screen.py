@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.app import Rota
-from rota.cli.lists import is_alive
 from rota.cli.output import clean, paint, say_painted
 from rota.cli.times import when, zone_of
 from rota.config import Settings
 from rota.flow.service import WEB
+from rota.flow.workers import is_alive
 from rota.model.duration import format_duration
 from rota.model.host import is_loopback_host
 from rota.model.redact import redact_text

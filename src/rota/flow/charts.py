@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Invalid
-from rota.flow.explain import LIVE
+from rota.flow.workers import is_alive
 from rota.model.limits import PAGE, check_whole
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
@@ -145,9 +145,7 @@ class ChartsControl:
         }
 
     def _slots(self, now: datetime) -> dict[str, int]:
-        live = [
-            one for one in self.storage.list_workers(limit=PAGE) if now - one["seen_at"] <= LIVE
-        ]
+        live = [one for one in self.storage.list_workers(limit=PAGE) if is_alive(one, now)]
         return {
             "workers": len(live),
             "slots": sum(one["slots"] for one in live),
@@ -160,7 +158,7 @@ def busy_slots(worker: Mapping[str, Any]) -> int:
     """The slots of a worker that runs are in. `running` may be more: a busy worker claims ahead."""
     running: int = worker["running"]
     usable: int = worker["slots"] - worker["stuck"]
-    return min(running, usable)
+    return max(0, min(running, usable))
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:

@@ -13,9 +13,9 @@ from typing import Any
 
 from rota.errors import RotaError
 from rota.flow.doctor_store import STORE_CHECKS
-from rota.flow.explain import LIVE
 from rota.flow.findings import Finding, ok, problem, warning
 from rota.flow.words import counted
+from rota.flow.workers import is_alive, taking
 from rota.model.duration import format_duration
 from rota.model.host import is_loopback_host
 from rota.model.job import Job
@@ -52,7 +52,7 @@ class Look:
 
     @property
     def live(self) -> list[dict[str, Any]]:
-        return [worker for worker in self.workers if self.now - worker["seen_at"] <= LIVE]
+        return taking(self.workers, self.now)
 
 
 def look(storage: Storage, *, host: str, cluster: str | None, tzdata: str, version: str) -> Look:
@@ -105,7 +105,7 @@ def check_dispatch(seen: Look) -> Iterator[Finding]:
 
 
 def check_workers(seen: Look) -> Iterator[Finding]:
-    lost = len(seen.workers) - len(seen.live)
+    lost = sum(not is_alive(worker, seen.now) for worker in seen.workers)
     waits = sum(queue["queued"] for queue in seen.queues)
     active = any(schedule.status == "ACTIVE" for schedule in seen.schedules)
     if seen.live:

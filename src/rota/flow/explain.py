@@ -12,6 +12,7 @@ from typing import Any
 
 from rota.errors import Unknown
 from rota.flow.words import counted
+from rota.flow.workers import taking
 from rota.model.cron import parse_zone
 from rota.model.cron_words import cron_in_words
 from rota.model.job import Job
@@ -21,7 +22,6 @@ from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.protocol import Storage
 
 SOME = 5  # names in one sentence
-LIVE = timedelta(seconds=30)  # six heartbeats of a worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ def _workers(storage: Storage, schedule: Schedule, job: Job | None, now: datetim
                 f"queue {job.queue!r} is paused by {queue['paused_by']}{reason}; "
                 f"`rota resume --queue {job.queue}` lets it go on"
             )
-    live = [one for one in storage.list_workers(limit=PAGE) if now - one["seen_at"] <= LIVE]
+    live = taking(storage.list_workers(limit=PAGE), now)
     if not live:
         yield "no worker is alive; start one with `rota up [MODULE:APP]`"
     elif not any(schedule.job in one["jobs"] for one in live):

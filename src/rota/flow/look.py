@@ -14,8 +14,9 @@ from itertools import islice
 from typing import Any
 
 from rota.errors import Invalid
-from rota.flow.explain import LIVE, serves
+from rota.flow.explain import serves
 from rota.flow.words import counted
+from rota.flow.workers import LIVE, is_alive, taking
 from rota.model.limits import COUNTED, PAGE, TEXT_SHOWN, check_whole, clip
 from rota.model.outcome import error_line, naming_line
 from rota.model.redact import redact_text
@@ -64,7 +65,7 @@ class LookControl:
             late_at=now - LATE, lost_at=now - LIVE, limit=PROBLEMS
         )
         workers = self.storage.list_workers(limit=PAGE)
-        live = [one for one in workers if now - one["seen_at"] <= LIVE]
+        live = taking(workers, now)
         found = [
             *_dispatch(rows["dispatch"]),
             *_workers(workers, live, now),
@@ -246,7 +247,7 @@ def _workers(
         text = "no worker is alive; start one with `rota up`"
         yield _problem("workers", ERROR, "worker", None, text, None)
     for one in workers:
-        if one not in live:
+        if not is_alive(one, now):
             text = f"worker {one['id']} has not been seen for {_ago(now - one['seen_at'])}"
             yield _problem("workers", WARNING, "worker", one["id"], text, one["seen_at"])
         elif one["stuck"]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rota.flow.explain import LIVE, SOME, serves
+from rota.flow.explain import SOME, serves
+from rota.flow.workers import taking
 from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.model.outcome import error_line
@@ -24,8 +25,7 @@ def with_reasons(storage: Storage, runs: Sequence[Run]) -> list[Run]:
     if not names:
         return list(runs)
     now = storage.now()
-    workers = storage.list_workers(limit=PAGE)
-    live = [worker for worker in workers if now - worker["seen_at"] <= LIVE]
+    live = taking(storage.list_workers(limit=PAGE), now)
     known = {name for worker in live for name in worker["jobs"]}
     jobs = storage.jobs_named(sorted(names - known))
     reasons: dict[tuple[str, str], str | None] = {}

@@ -426,7 +426,7 @@ class Worker:
                 **self.identity,
                 "jobs": msgspec.json.encode(sorted(self.jobs)).decode(),
                 "queues": msgspec.json.encode(list(self.queues)).decode(),
-                "slots": self.slots,
+                "slots": 0 if self._stopping else self.slots,
                 "stuck": self.stuck,
             }
         )
@@ -450,6 +450,7 @@ class Worker:
     def stop_claiming(self) -> None:
         with self._guard:
             self._stopping = True
+        self.loops["beat"].wake()  # tells it
 
     def stop(self, grace: float | None) -> None:
         """Stop claiming, give handlers `grace` seconds (None: for ever), then let go."""

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from rota.model.job import Job
-from rota.model.redact import redact
+from rota.model.redact import redact, redact_text
 from rota.model.run import Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
@@ -44,7 +44,7 @@ def schedule_record(schedule: Schedule) -> dict[str, Any]:
         "paused_reason": schedule.paused_reason,
         "created_at": schedule.created_at,
         "state": schedule.state,
-        "error": schedule.error,
+        "error": schedule.error and redact_text(schedule.error),
     }
 
 
@@ -59,7 +59,7 @@ def job_record(job: Job) -> dict[str, Any]:
         "timeout": job.timeout,
         "description": job.description,
         "enabled": job.enabled,
-        "error": job.error,
+        "error": job.error and redact_text(job.error),
         "version": job.version,
         "version_at": job.version_at,
         "args": job.signature.to_dict(),

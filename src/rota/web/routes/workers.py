@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.flow.charts import busy_slots
-from rota.flow.explain import LIVE
+from rota.flow.workers import is_alive, is_stopping
 from rota.web.routing import Asked, Routes
 from rota.web.shapes import Telling
 
@@ -14,8 +14,9 @@ routes = Routes("workers")
 
 
 class Worker(Telling):
-    """`alive`: seen within the last half minute. No `queues` means all. `running`: runs that it
-    has, also those claimed ahead; `busy`: slots that they are in."""
+    """`alive`: seen within the last half minute; `stopping`: it takes no more runs, and has no
+    `slots`. No `queues` means all. `running`: runs that it has, also those claimed ahead; `busy`:
+    slots that they are in."""
 
     id: str
     host: str
@@ -32,6 +33,7 @@ class Worker(Telling):
     started_at: datetime
     seen_at: datetime
     alive: bool
+    stopping: bool
 
 
 class Lock(Telling):
@@ -46,7 +48,12 @@ def list_workers(ask: Asked) -> Any:
     """The processes that work, with what they know and how much they do."""
     now = ask.control.now()
     return [
-        {**one, "busy": busy_slots(one), "alive": now - one["seen_at"] <= LIVE}
+        {
+            **one,
+            "busy": busy_slots(one),
+            "alive": is_alive(one, now),
+            "stopping": is_stopping(one),
+        }
         for one in ask.control.workers()
     ]
 

@@ -40,18 +40,20 @@ export default function Workers() {
 function Worker({ worker, runs }) {
   const { alive, busy, slots, stuck } = worker;
   const ahead = worker.running - busy;
-  const title = html`<span class="row"><span class="badge is-${alive ? "ok" : "bad"}" data-state=${alive ? "alive" : "dead"}>${alive ? "alive" : "dead"}</span><span class="mono">${worker.id}</span></span>`;
+  const state = !alive ? "lost" : worker.stopping ? "stopping" : "alive";
+  const title = html`<span class="row"><span class="badge is-${{ alive: "ok", stopping: "warn", lost: "bad" }[state]}" data-state=${state}>${state}</span><span class="mono">${worker.id}</span></span>`;
   return html`<${Card} label="Worker ${worker.id}" flush title=${title} actions=${html`<small class="muted">seen <${When} at=${worker.seen_at} /></small>`}>
     <div class="body worker">
       ${!alive && html`<${Notice} tone="bad">Not seen for more than half a minute. Its runs are taken over by others when their lease ends. If it should be there: look at its log on ${worker.host}, and start it again with <code>rota up</code>.<//>`}
       ${stuck > 0 && html`<${Notice}>${stuck} of its slots are stuck: a handler went on after its end was asked for, and its slot comes back when it returns or the process is started again.<//>`}
+      ${state === "stopping" && html`<${Notice}>It was asked to stop: it ends the runs that it has, and takes no more.<//>`}
       <div class="slots"><${Bar} share=${slots ? (busy + stuck) / slots : 0} label="Slots in use" /><span class="number nowrap">${busy} of ${slots} slots${stuck ? `, ${stuck} stuck` : ""}${ahead > 0 ? `, ${ahead.toLocaleString("en")} claimed ahead` : ""}</span></div>
       ${runs.length > 0
         ? html`<ul class="lines inner" aria-label="What it runs now">${runs.map((run) => html`<li key=${run.id}>
             <span class="clip">${jobLink(run.job)}</span><${Progress} progress=${run.progress} />
             <span class="muted nowrap">for <${Took} from=${run.started_at ?? run.claimed_at} running /></span>
             <small class="muted nowrap">since <${When} at=${run.started_at ?? run.claimed_at} as="stamp" /></small>${runLink(run.id)}</li>`)}</ul>`
-        : alive && html`<p class="muted small">Runs nothing now${worker.running ? "; what it has begins in a moment" : ": no due run of its jobs and queues waits"}.</p>`}
+        : state === "alive" && html`<p class="muted small">Runs nothing now${worker.running ? "; what it has begins in a moment" : ": no due run of its jobs and queues waits"}.</p>`}
       <${Facts} rows=${[
         ["Host", `${worker.host}, process ${worker.pid}`],
         ["Queues", worker.queues.length ? worker.queues.map((one) => html`<a key=${one} class="word" href=${href("/runs", { queue: one })}>${one}</a>`) : "all"],
