@@ -187,6 +187,35 @@ def test_an_edit_undoes_nobody_elses(
     assert (found.overlap, found.expr) == ("skip", "1h")
 
 
+def test_an_edit_of_sql_undoes_nobody_elses(
+    driven: Driven, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql("CREATE SCHEDULE u AS 'SELECT 1' EVERY '1h'")
+    put = Control.put_schedule
+
+    def faster(other: str, text: str) -> None:
+        def put_second(self: Control, *args: Any, **more: Any) -> Schedule:
+            monkeypatch.setattr(Control, "put_schedule", put)
+            sql(other)
+            return put(self, *args, **more)
+
+        monkeypatch.setattr(Control, "put_schedule", put_second)
+        sql(text)
+
+    def told() -> tuple[str, timedelta | None, str]:
+        job = driven.control.job("u")
+        return job.spec["text"], job.timeout, driven.control.schedule("u").expr
+
+    with pytest.raises(Outdated, match="the SQL job of schedule 'u' was changed since you read it"):
+        faster("ALTER SCHEDULE u SET AS 'SELECT 2'", "ALTER SCHEDULE u SET timeout = '5m'")
+    assert told() == ("SELECT 2", None, "1h")
+    # What is not about its SQL leaves that alone.
+    faster("ALTER SCHEDULE u SET AS 'SELECT 3'", "ALTER SCHEDULE u SET EVERY '2h'")
+    assert told() == ("SELECT 3", None, "2h")
+    sql("ALTER SCHEDULE u SET timeout = '5m'")
+    assert told() == ("SELECT 3", timedelta(minutes=5), "2h")
+
+
 def test_no_surface_takes_the_job_from_a_schedule_with_sql_of_its_own(
     driven: Driven, sql: Sql
 ) -> None:

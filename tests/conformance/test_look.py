@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rota.errors import Outdated
 from rota.model.job import Job
 from rota.model.retry import ONCE
+from rota.model.schedule import Schedule
 from rota.storage.engine import Row
 from rota.storage.scripts.claim import LogLine
 from rota.storage.store import Store
@@ -216,6 +218,21 @@ def test_an_edit_of_what_somebody_else_changed_is_refused(store: Store) -> None:
     assert store.schedule_named("shared").version == mine.version
     # Neither a pause nor a fire is an edit.
     assert store.pause_schedule("shared", None, ME).version == mine.version
+
+
+def test_an_edit_of_sql_that_somebody_else_changed_is_refused(store: Store) -> None:
+    schedule = Schedule(name="own", job="own", kind="every", expr="1h")
+    mine = Job(name="own", executor="sql", source="api", spec={"sql": "SELECT 1"})
+    theirs = replace(mine, spec={"sql": "SELECT 2"})
+    with pytest.raises(Outdated, match="the SQL job of schedule 'own' was changed"):
+        store.put_schedule(schedule, ME, mine, job_version=mine.version)
+    store.put_schedule(schedule, ME, mine)
+    store.put_schedule(schedule, ME, theirs, job_version=mine.version)
+    slower = replace(mine, queue="slow")
+    with pytest.raises(Outdated, match=f"has version {theirs.version}.*read it again"):
+        store.put_schedule(replace(schedule, expr="2h"), ME, slower, job_version=mine.version)
+    assert store.jobs_named(["own"])["own"].version == theirs.version
+    assert store.schedule_named("own").expr == "1h"
 
 
 def test_the_end_of_a_log_is_read_without_its_beginning(store: Store, clock: VirtualClock) -> None:

@@ -224,11 +224,13 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         *,
         new: bool = False,
         version: str | None = None,
+        job_version: str | None = None,
     ) -> Schedule:
         """Create or edit by name. The job must exist, and the arguments must fit it; or it is a
-        SQL job of the schedule's own, saved with it. `new` refuses a name that is taken, and
-        `version` a schedule that somebody else changed since it had that version. Arguments that
-        come back as they were shown keep what is hidden in them."""
+        SQL job of the schedule's own, saved with it. `new` refuses a name that is taken,
+        `version` a schedule that somebody else changed since it had that version, and
+        `job_version` one whose SQL job was. Arguments that come back as they were shown keep what
+        is hidden in them."""
         before = None if new else self._schedule_or_none(schedule.name)
         if before is not None:
             self._refuse_to_leave_sql(before, schedule.job)
@@ -238,7 +240,9 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
             schedule = replace(schedule, args=args)
             version = version or before.version  # what was hidden is of this one
         encode_args(job or find_job(self.storage, schedule.job), schedule.args)
-        saved = self.storage.put_schedule(schedule, self.actor, job, new=new, version=version)
+        saved = self.storage.put_schedule(
+            schedule, self.actor, job, new=new, version=version, job_version=job_version
+        )
         self.changed()
         return saved
 

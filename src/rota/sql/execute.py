@@ -156,7 +156,8 @@ class Statements:
                 f"schedule {before.name!r} is broken ({before.error}); set its timing too"
             )
         with named(f"schedule {before.name!r}"):
-            job = self._altered_job(before, statement)
+            own = self._own_job(before, statement)
+            job = None if own is None else self._job(before.name, own, statement)
             told = {
                 name: default_of(name, self.timezone) if value is None else value
                 for name, value in self._schedule_options(statement.options).items()
@@ -168,7 +169,14 @@ class Statements:
             if retry := retry_options(statement.options):
                 told["retry"] = self._altered_retry(before, job, retry)
         wanted = replace(before, **told)
-        return show.changed([self.control.put_schedule(wanted, job, version=before.version)])
+        # Both rows are written whole: what is not told must still be as it was read.
+        saved = self.control.put_schedule(
+            wanted,
+            job,
+            version=before.version,
+            job_version=None if own is None else own.version,
+        )
+        return show.changed([saved])
 
     def _altered_retry(
         self, before: Schedule, job: Job | None, told: Mapping[str, Any]
@@ -178,8 +186,8 @@ class Statements:
         of_job = (job or self.control.job(before.job)).retry
         return retry_of(_given(told), before.retry or of_job)
 
-    def _altered_job(self, before: Schedule, statement: AlterSchedule) -> Job | None:
-        """The SQL job of the schedule, if the statement is about it."""
+    def _own_job(self, before: Schedule, statement: AlterSchedule) -> Job | None:
+        """The SQL job of the schedule as it is, if the statement is about it."""
         if statement.body is None and not job_options(statement.options):
             return None
         job = self.control.job(before.job)
@@ -188,7 +196,7 @@ class Statements:
                 f"its job {job.name!r} was not made by CREATE SCHEDULE … AS; change it where it is "
                 "defined"
             )
-        return self._job(before.name, job, statement)
+        return job
 
     def _job(self, name: str, before: Job | None, statement: CreateSchedule | AlterSchedule) -> Job:
         body, told = statement.body or Body(), job_options(statement.options)

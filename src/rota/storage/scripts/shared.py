@@ -31,39 +31,37 @@ class SharedScript(ScheduleScript):
         *,
         new: bool = False,
         version: str | None = None,
+        job_version: str | None = None,
     ) -> Schedule:
         """Create or edit by name, with the SQL job of that name if one is given. `new` refuses a
-        schedule that is there, `version` one that is not as it was when it had this version."""
+        schedule that is there, `version` one that is not as it was when it had this version, and
+        `job_version` its job likewise."""
 
         def work(tx: Transaction) -> Schedule:
             if version is not None:
-                self._check_version(tx, wanted.name, version)
+                now = self._schedule(tx, wanted.name, "lock_schedule")
+                _refuse_outdated(f"schedule {wanted.name!r}", now.version, version)
             if new and tx.one("lock_schedule", name=wanted.name) is not None:
                 raise Conflict(
                     f"schedule {wanted.name!r} exists already; alter it, drop it, or create it "
                     "IF NOT EXISTS"
                 )
             if job is not None:
-                self._put_shared_job(tx, job, actor)
+                self._put_shared_job(tx, job, actor, job_version)
             return self._put(tx, wanted, actor)
 
         return self.engine.write("put_schedule", work)
 
-    def _check_version(self, tx: Transaction, name: str, version: str) -> None:
-        now = self._schedule(tx, name, "lock_schedule")
-        if now.version != version:
-            raise Outdated(
-                f"schedule {name!r} was changed since you read it: it has version {now.version}, "
-                f"and yours is {version}; read it again"
-            )
-
-    def _put_shared_job(self, tx: Transaction, job: Job, actor: Actor) -> None:
+    def _put_shared_job(self, tx: Transaction, job: Job, actor: Actor, version: str | None) -> None:
         row = tx.one("lock_job", name=job.name)
         if row is not None and not _is_shared(row):
             raise Conflict(
                 f"job {job.name!r} exists already, and is not of this kind ({row['source']}, "
                 f"{row['executor']}); give the schedule another name, or make it FOR JOB {job.name}"
             )
+        if version is not None:
+            now = None if row is None else rows.job(row).version
+            _refuse_outdated(f"the SQL job of schedule {job.name!r}", now, version)
         others = tx.all("list_schedules", after="", job=job.name, limit=2)
         if foreign := [one["name"] for one in others if one["name"] != job.name]:
             raise Conflict(
@@ -133,6 +131,14 @@ class SharedScript(ScheduleScript):
         """How many runs of each schedule workers have now."""
         found = self.engine.read(lambda tx: tx.all("running_by_schedule"))
         return {row["schedule_id"]: row["running"] for row in found}
+
+
+def _refuse_outdated(what: str, now: str | None, read: str) -> None:
+    if now != read:
+        raise Outdated(
+            f"{what} was changed since you read it: it has version {now}, and yours is {read}; "
+            "read it again"
+        )
 
 
 def _is_shared(row: Row) -> bool:
