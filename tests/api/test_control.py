@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.flow import look
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
 from rota.flow.follow import Follow
@@ -206,6 +207,30 @@ def test_the_timeline_has_what_ran_in_it_whenever_that_ended(driven: Driven, not
     settle(driven.store, claimed, ran_for=timedelta(hours=3))
     window = begin + timedelta(hours=1), begin + timedelta(hours=2)
     assert [one["id"] for one in driven.control.timeline(*window)["runs"]] == [long]
+
+
+def test_what_ended_after_a_stretch_does_not_make_it_full(
+    driven: Driven, note: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "TIMELINE_LOOKED", 2)
+    monkeypatch.setattr(look, "TIMELINE_RUNS", 2)
+    begin = driven.clock.now
+    hours: list[list[str]] = []
+    for many in (2, 3):
+        hours.append([made.id for made in note.enqueue_many([{}] * many)])
+        driven.drain()
+        driven.clock.advance("1h")
+
+    def told(hour: int) -> tuple[set[str], bool, bool]:
+        found = driven.control.timeline(
+            begin + timedelta(hours=hour), begin + timedelta(hours=hour + 1)
+        )
+        return {one["id"] for one in found["runs"]}, found["more_runs"], found["more_across"]
+
+    assert told(0) == (set(hours[0]), False, True)
+    runs, more_runs, more_across = told(1)
+    assert runs < set(hours[1])
+    assert (more_runs, more_across) == (True, False)
 
 
 def test_every_list_is_paged(driven: Driven, note: Any) -> None:

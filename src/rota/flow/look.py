@@ -78,16 +78,17 @@ class LookControl:
         return sorted(found, key=lambda one: SEVERITIES.index(one["severity"]))
 
     def timeline(self, since: datetime, until: datetime) -> dict[str, Any]:
-        """Runs that ran or ended in a stretch of time, and what is to come in it."""
+        """Runs that ran or ended in a stretch of time, and what is to come in it. `more_across`: so
+        many ended after it that one which ran across its end may be missing."""
         if not since < until or until - since > LONGEST_WINDOW:
             raise Invalid("until must be later than since, and at most 31 days")
         now = self.storage.now()
-        found, more = self.storage.runs_between(
+        found, more_across = self.storage.runs_between(
             since, until, limit=TIMELINE_RUNS + 1, looked=TIMELINE_LOOKED
         )
         # What runs may begin later than this stretch, or be claimed only.
         found = [one for one in found if (one["started_at"] or one["finished_at"] or until) < until]
-        runs, more = found[:TIMELINE_RUNS], more or len(found) > TIMELINE_RUNS
+        runs = found[:TIMELINE_RUNS]
         coming, more_coming = self._coming(max(now, since), until)
         names = self.storage.schedule_names(
             {one["schedule_id"] for one in runs if one["schedule_id"] is not None}
@@ -95,7 +96,8 @@ class LookControl:
         return {
             "now_at": now,
             "runs": [_brief(one, names) for one in runs],
-            "more_runs": more,
+            "more_runs": len(found) > TIMELINE_RUNS,
+            "more_across": more_across,
             "coming": coming,
             "more_coming": more_coming,
         }

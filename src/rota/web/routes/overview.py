@@ -68,9 +68,13 @@ class Coming(Telling):
 
 
 class Timeline(Telling):
+    """`more_runs`: these are the latest of more than can be told. `more_across`: so many ended
+    after this stretch that one which ran across its end may be missing."""
+
     now_at: datetime
     runs: list[Brief]
     more_runs: bool
+    more_across: bool
     coming: list[Coming]
     more_coming: bool
 

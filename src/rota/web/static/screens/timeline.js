@@ -1,7 +1,7 @@
 // All jobs on one axis of time: what ran, what runs, and what is to come.
 //
-// Runs are drawn one by one where the server can tell all of the stretch; where it cannot, each
-// cell counts what ended in it, exactly, and a click looks closer. Nothing is a sample.
+// Runs are drawn one by one where there are few enough of them; where there are more, each cell
+// counts what ended in it, exactly, and a click looks closer. Nothing is a sample.
 import { html, useEffect, useRef } from "../lib/html.js";
 import { get } from "../lib/api.js";
 import { now, serverNow } from "../lib/clock.js";
@@ -87,7 +87,7 @@ function Picture({ data, words, zoom, word }) {
   const { since, until, density } = data;
   const rows = arrange(data).filter((row) => row.job.toLowerCase().includes(words));
   if (rows.length === 0) {
-    return html`<${Empty} title=${words ? "No such job in this time" : "Nothing ran, and nothing comes, in this time"}>
+    return html`<${Empty} title=${words ? "No such job in this time" : `Nothing ${data.more_across ? "ended" : "ran"}, and nothing comes, in this time`}>
       Look at more time, or run something: <code>rota run JOB</code><//>`;
   }
   const total = density ? density.jobs.reduce((sum, one) => sum + one.cells.reduce((count, cell) => count + cell.succeeded + cell.dead + cell.cancelled, 0), 0) : data.runs.length;
@@ -110,7 +110,7 @@ function Picture({ data, words, zoom, word }) {
     <footer class="legend">
       ${["succeeded", "dead", "cancelled", "running"].map((state) => html`<span key=${state} class=${tone(state)}><span class="dot"></span>${state}</span>`)}
       <span><i class="sample"></i>to come, as long as it usually takes</span>
-      <span>${density ? `${total.toLocaleString("en")} runs ended, all counted: ${duration(density.seconds * 1000)} a cell; click one to look closer` : data.more_runs ? "the latest runs; counting all of them…" : `${total.toLocaleString("en")} runs, one by one`}${density?.more ? "; there are more jobs than can be told" : ""}${data.more_coming ? "; hatched: it goes on like this" : ""}</span>
+      <span>${density ? `${total.toLocaleString("en")} runs ended, all counted: ${duration(density.seconds * 1000)} a cell; click one to look closer` : data.more_runs ? "the latest runs; counting all of them…" : `${total.toLocaleString("en")} runs, one by one${data.more_across ? "; one that ended long after may be missing" : ""}`}${density?.more ? "; there are more jobs than can be told" : ""}${data.more_coming ? "; hatched: it goes on like this" : ""}</span>
     </footer>
   </section>`;
 }
