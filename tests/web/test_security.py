@@ -23,6 +23,7 @@ from rota.errors import Conflict, Invalid, MissingExtra
 from rota.flow.tokens import new_text
 from rota.model import limits
 from rota.web import guard, protocol, server
+from rota.web.files import dashboard
 from rota.web.routes import health
 from rota.web.routes import sql as sql_route
 from rota.web.routing import THREADS
@@ -361,6 +362,7 @@ def test_who_shows_no_token_cannot_take_every_place(
         assert viewer.get("/api/v1/runs").status_code == 200
         assert nobody.get("/healthz").status_code == 200
         assert nobody.get("/readyz").status_code == 200
+        assert nobody.get("/").status_code == 200, "also those who have a session load it"
         for line in held:
             line.close()
         eventually(lambda: nobody.get("/api/v1/session").status_code == 200)
@@ -412,6 +414,33 @@ def test_who_asks_whether_it_is_ready_takes_no_thread_from_others(
         go.set()
         assert {one.result(SECONDS).status_code for one in answers} == {200}
     assert len(asked) == 1
+
+
+def test_the_dashboard_is_loaded_while_every_thread_waits_for_the_store(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = threading.Semaphore(0)
+    go = threading.Event()
+    now = site.app.storage.now
+
+    def slow() -> datetime:
+        if threading.current_thread().name.startswith("AnyIO"):
+            waiting.release()
+            assert go.wait(SECONDS)
+        return now()
+
+    with site.client("viewer") as viewer, ThreadPoolExecutor(THREADS) as crowd:
+        document = "/api/v1/openapi.json"
+        assert viewer.get(document).status_code == 200  # made once
+        monkeypatch.setattr(site.app.storage, "now", slow)
+        answers = [crowd.submit(viewer.get, "/api/v1/overview") for _ in range(THREADS)]
+        try:
+            assert all(waiting.acquire(timeout=SECONDS) for _ in answers)
+            for path in ("/", f"/static/{dashboard().mark}/main.js", document):
+                assert viewer.get(path).status_code == 200, path
+        finally:
+            go.set()
+        assert {one.result(SECONDS).status_code for one in answers} == {200}
 
 
 def test_a_body_that_nobody_wants_takes_no_place(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from rota.model.roles import OPERATOR, VIEWER
 from rota.web.problems import MEDIA_TYPE
 from rota.web.roles import PUBLIC, ROLES
-from rota.web.routing import in_thread, to_response
+from rota.web.routing import to_response
 from rota.web.shapes import Problem
 
 DESCRIPTION = (
@@ -42,13 +43,13 @@ CHANGED = {"409": "Its state forbids it."}
 
 
 def add_to(api: FastAPI, path: str) -> None:
-    def openapi() -> Response:
+    async def openapi() -> Response:
         """The OpenAPI document."""
+        if api.openapi_schema is None:  # only to make it takes long
+            await run_sync(describe, api)
         return to_response(describe(api))
 
-    api.add_api_route(
-        path, in_thread(openapi), methods=["GET"], include_in_schema=False, name="openapi"
-    )
+    api.add_api_route(path, openapi, methods=["GET"], include_in_schema=False, name="openapi")
 
 
 def describe(api: FastAPI) -> dict[str, Any]:

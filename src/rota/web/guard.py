@@ -41,6 +41,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "localhost."})
 # Paths whose answers have no end; they count themselves, and end themselves.
 STREAM = "rota.stream"
 IDENTIFIED = "rota.identified"
+LEAVE = "rota.leave"
 # Asked by those who restart what does not answer: they are answered however much there is to do.
 HEALTH = (b"/healthz", b"/readyz")
 
@@ -111,6 +112,7 @@ class Guard:
             turn.timer = asyncio.timeout(REQUEST_SECONDS)
             scope["state"][STREAM] = turn.let_stream
             scope["state"][IDENTIFIED] = turn.identified
+            scope["state"][LEAVE] = turn.leave
             async with turn.timer:
                 await self.app(scope, body.receive, answer.send)
         except HTTPException as fault:

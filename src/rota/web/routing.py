@@ -24,7 +24,7 @@ from starlette.responses import Response
 from rota.app import Rota
 from rota.flow.control import Control
 from rota.model.roles import covers
-from rota.web.guard import IDENTIFIED, STREAM, check_origin
+from rota.web.guard import IDENTIFIED, LEAVE, STREAM, check_origin
 from rota.web.problems import Refused
 from rota.web.roles import PUBLIC, ROLES
 from rota.web.shapes import Asking
@@ -199,7 +199,10 @@ class GuardedRoute(APIRoute):
             check_origin(request.method in SAFE_METHODS, headers, request.scope["scheme"])
             who = await _identify(request, shown=not same_for_all)
             request.state.who = who
-            request.scope["state"][IDENTIFIED](who)
+            if same_for_all:  # answered at once, out of memory: it takes nobody's place
+                request.scope["state"][LEAVE]()
+            else:
+                request.scope["state"][IDENTIFIED](who)
             if request.method not in SAFE_METHODS:
                 check_csrf(headers, who)
             if role != PUBLIC and not (isinstance(role, str) and covers(who.role, role)):

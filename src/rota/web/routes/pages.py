@@ -1,4 +1,8 @@
-"""The dashboard: one page, and the files it is made of."""
+"""The dashboard: one page, and the files it is made of.
+
+Answered in the loop itself, out of memory: whoever loads it does not wait for the threads that ask
+the store.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ FOR_EVER = "public, max-age=31536000, immutable"
 
 
 @routes.get("/", None, include_in_schema=False)
-def page(if_none_match: Annotated[str | None, Header(max_length=512)] = None) -> Response:
+async def page(if_none_match: Annotated[str | None, Header(max_length=512)] = None) -> Response:
     """The page of the dashboard."""
     made = dashboard()
     headers = {
@@ -31,7 +35,7 @@ def page(if_none_match: Annotated[str | None, Header(max_length=512)] = None) ->
 
 
 @routes.get("/static/{mark}/{file:path}", None, include_in_schema=False)
-def static_file(
+async def static_file(
     mark: Annotated[str, Path(max_length=64)],
     file: Annotated[str, Path(max_length=200)],
     accept_encoding: Annotated[str, Header(max_length=512)] = "",
