@@ -377,10 +377,10 @@ def test_sql_asks_for_the_role_of_each_statement(working: Site) -> None:
     assert problem(half) == (404, "unknown")
     detail = half.json()["detail"]
     assert detail.startswith("statement 3 of 4: schedule 'nope' does not exist")
-    assert detail.endswith("; the 2 before it were done")
+    assert detail.endswith("; the 2 before it were done, the one after it was not done")
     assert working.app.control.schedule("own").paused
-    first = say("admin", "PAUSE SCHEDULE nope; SHOW JOBS").json()["detail"]
-    assert first.endswith("; nothing was done")
+    first = say("admin", "PAUSE SCHEDULE nope; SHOW JOBS; SHOW JOBS").json()["detail"]
+    assert first.endswith("lists them; the 2 after it were not done")
     for wrong in ("rubbish", "SELECT * FROM _rota_tokens", "SELECT hash FROM tokens", ""):
         assert problem(say("admin", wrong))[0] == 422
 

@@ -118,16 +118,23 @@ def _run(ask: Ask, text: str) -> Response:
 
 @contextmanager
 def _numbered(number: int, of: int) -> Iterator[None]:
-    """An answer is whole or a problem: the problem says how far the text was done."""
+    """An answer is whole or a problem: the problem says what became of the other statements. It
+    cannot of this one, which may be about many things, and be done to some."""
     try:
         yield
     except RotaError as fault:
         if of > 1:
-            done = {1: "nothing was done", 2: "the one before it was done"}.get(
-                number, f"the {number - 1} before it were done"
+            others = (
+                (number - 1, "before it", "done"),
+                (of - number, "after it", "not done"),
             )
-            fault.args = (f"statement {number} of {of}: {fault}; {done}",)
+            told = ", ".join(_those(*one) for one in others if one[0])
+            fault.args = (f"statement {number} of {of}: {fault}; {told}",)
         raise
+
+
+def _those(count: int, where: str, became: str) -> str:
+    return f"the one {where} was {became}" if count == 1 else f"the {count} {where} were {became}"
 
 
 def _told(result: Result) -> dict[str, Any]:
