@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Opening
 from tests.browser.support import Site
@@ -37,6 +37,24 @@ def test_a_log_is_followed_to_its_end(site: Site, new_tab: Opening) -> None:
     expect(tab.badge("succeeded")).to_be_visible()
     expect(tab.page.get_by_text("following")).to_have_count(0)
     expect(tab.page.get_by_text('"gate": "open"')).to_be_visible()
+
+
+def test_a_log_is_followed_on_when_the_store_was_away(site: Site, new_tab: Opening) -> None:
+    run = site.enqueue("gated", gate="away", total=2)
+    tab = new_tab(site, "viewer")
+    away = 'event: end\ndata: {"state": null}\n\n'
+    tab.page.route(
+        "**/logs/stream?*",
+        lambda route: route.fulfill(body=away, content_type="text/event-stream"),
+        times=1,
+    )
+    tab.open(f"/runs/{run}").is_live()
+    log = tab.page.get_by_role("log")
+    expect(log).to_contain_text("step 1 of 2")
+    site.open_gate("away", 0)
+    expect(log).to_contain_text("step 2 of 2")
+    site.open_gate("away", 1)
+    expect(tab.page.get_by_text("following")).to_have_count(0)
 
 
 def test_a_log_of_any_length_is_shown_without_a_hole(site: Site, new_tab: Opening) -> None:
@@ -95,6 +113,16 @@ def test_a_dead_run_says_what_ended_it_and_a_list_the_line_that_names_it(
         " WHERE run_seq = (SELECT seq FROM _rota_runs WHERE id = ?)",
         [(run,)],
     )
+    tab.page.reload()
+    expect(tab.page.get_by_text("Dead: its worker was lost")).to_be_visible()
+    # Without the attempt it is told only where the run itself leaves no doubt.
+    site.write(
+        "DELETE FROM _rota_attempts WHERE run_seq = (SELECT seq FROM _rota_runs WHERE id = ?)",
+        [(run,)],
+    )
+    tab.page.reload()
+    expect(tab.page.get_by_text("Dead.", exact=True)).to_be_visible()
+    site.write("UPDATE _rota_runs SET failures = 0 WHERE id = ?", [(run,)])
     tab.page.reload()
     expect(tab.page.get_by_text("Dead: its worker was lost")).to_be_visible()
     tab.open("/runs?job=broken")
@@ -176,7 +204,16 @@ def test_the_timeline_shows_what_ran_and_what_comes(site: Site, new_tab: Opening
     expect(growing).to_be_attached()
     site.open_gate("timeline", 0)
     expect(growing).to_have_count(0)
+    expect(tab.page.get_by_text("runs, one by one")).not_to_contain_text("missing")
+
+    def busy(route: Route) -> None:
+        told = route.fetch()
+        route.fulfill(response=told, json={**told.json(), "more_across": True})
+
+    tab.page.route("**/timeline?*", busy)
     tab.page.get_by_role("button", name="15 min").click()
     expect(tab.page).to_have_url(re.compile("span=15m"))
+    expect(tab.page.get_by_text("one that ended long after may be missing")).to_be_visible()
+    expect(row.locator(f"a[href='#/runs/{run}']")).to_be_attached()
     tab.page.get_by_label("Search jobs").fill("nothing like it")
     expect(tab.page.get_by_text("No such job in this time")).to_be_visible()

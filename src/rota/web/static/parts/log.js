@@ -62,7 +62,7 @@ export function Log({ run, over }) {
       waiting.push(line);
       frame ??= requestAnimationFrame(flush); // a thousand lines between two frames are one update
     };
-    // Until the run ends (true), or the connection does.
+    // Until the run ends or is gone (true), or the connection does.
     const stream = async () => {
       let ended = false;
       const stop = new AbortController();
@@ -72,10 +72,10 @@ export function Log({ run, over }) {
       try {
         if (document.hidden) return false;
         const answer = await fetch(`/api/v1/runs/${run}/logs/stream?after=${last}`, { signal: stop.signal, credentials: "same-origin" });
-        if (!answer.ok) return false;
+        if (!answer.ok) return answer.status === 404; // deleted meanwhile
         await readAll(answer.body, (event) => {
           if (event.type === "log") add(event.data);
-          if (event.type === "end") ended = true;
+          if (event.type === "end") ended = event.data.state !== null; // null: the store is away
         });
       } catch { /* it is tried again, after the last line that came */ } finally {
         document.removeEventListener("visibilitychange", hide);

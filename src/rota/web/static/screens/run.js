@@ -111,16 +111,18 @@ function reasons(run, attempts) {
     case "paused": return [`Paused${because}. It goes on when somebody resumes it.`];
     case "running": return [run.cancel_requested_at && html`Its worker was asked to stop <${When} at=${run.cancel_requested_at} />${because}.`, run.pause_requested_at && html`A pause was asked for <${When} at=${run.pause_requested_at} />${because}.`].filter(Boolean);
     case "cancelled": return [`Cancelled${because || ", no reason given"}.`];
-    case "dead": return [`Dead: ${death(run, attempts)}`];
+    case "dead": return [`Dead${death(run, attempts)}`];
     default: return [];
   }
 }
 
-// The attempt that came last ended it; workers may have been lost on the way.
+// The attempt that came last ended it; workers may have been lost on the way. Where its row is not
+// there, the run itself may tell.
 function death(run, attempts) {
-  if (attempts.find((one) => one.number === run.attempt)?.outcome === "lost") return `its worker was lost, ${run.lost} times in all.`;
-  if (run.failures < run.max_attempts) return `attempt ${run.attempt} failed for good, so nobody tries again.`;
-  return `${run.failures} of ${run.max_attempts} attempts failed, so nobody tries again.`;
+  const how = attempts.find((one) => one.number === run.attempt)?.outcome;
+  if (how ? how === "lost" : run.failures === 0 && run.lost > 0) return `: its worker was lost, ${run.lost} times in all.`;
+  if (run.failures >= run.max_attempts) return `: ${run.failures} of ${run.max_attempts} attempts failed, so nobody tries again.`;
+  return how ? `: attempt ${run.attempt} failed for good, so nobody tries again.` : ".";
 }
 
 function Progressing({ run }) {
