@@ -154,6 +154,21 @@ def test_a_full_store_says_so(store: Store, limit: str, monkeypatch: pytest.Monk
     assert len(store.list_files(limit=9)) == 2
 
 
+@pytest.mark.parametrize("limit", ["KEPT_FILES", "KEPT_FILES_BYTES"])
+def test_a_full_store_refuses_a_file_before_it_is_written(
+    place: Place, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points: list[str] = []
+    store = place.open(probe=points.append)
+    put(store)
+    monkeypatch.setattr(files, limit, 1)
+    points.clear()
+    with pytest.raises(Invalid, match="cannot be kept"):
+        put(store)
+    assert "put_file.file_usage.after" in points
+    assert "put_file.insert_file.before" not in points
+
+
 def test_two_that_come_at_once_do_not_both_take_the_last_place(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

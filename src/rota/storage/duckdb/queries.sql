@@ -484,7 +484,7 @@ SELECT number FROM {prefix}step_marks
  WHERE run_seq = :seq AND number = :number AND attempt = :attempt;
 
 -- name: renew_worker
--- Asked for where a step keeps everybody from writing. None does here; the name is SQLite's.
+-- Never sent: it is for steps that keep everybody from writing, as SQLite's do, and none does here.
 UPDATE {prefix}runs
    SET lease_until = {now} + to_microseconds(CAST(:lease_seconds::DOUBLE * 1000000 AS BIGINT))
  WHERE state = 'running'
@@ -569,7 +569,7 @@ SELECT :id, :name, :content_type, :size, :digest, :job, :run_id, {now},
 RETURNING id, name, content_type, size, sha256, job, run_id, created_at, until;
 
 -- name: lock_files
--- Held until the end of the transaction: who counts them counts those of everybody before.
+-- Nothing to lock: a transaction that writes is alone until its end.
 SELECT 1 AS locked;
 
 -- name: file_usage

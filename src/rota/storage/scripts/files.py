@@ -23,6 +23,8 @@ class FilesScript(Script):
         digest = hashlib.sha256(file.content).hexdigest()
 
         def work(tx: Transaction) -> KeptFile:
+            # To send it may take long: a full store refuses it before.
+            _check_room(tx, file, files=1, size=len(file.content))
             row = tx.one(
                 "insert_file",
                 id=f"{micros(self._now(tx)):014x}{luck}",
@@ -35,12 +37,10 @@ class FilesScript(Script):
                 ttl_seconds=file.ttl_seconds,
                 content=file.content,
             )
-            # Counted with it, and one after the other only for that: to send it may take long.
-            tx.all("lock_files")
-            usage = tx.one("file_usage")
             assert row is not None
-            assert usage is not None
-            _check_room(file, usage)
+            # This count decides: it has the file in it, and they come one after the other for it.
+            tx.all("lock_files")
+            _check_room(tx, file)
             return KeptFile(**row)
 
         return self.engine.write("put_file", work)
@@ -89,14 +89,16 @@ class FilesScript(Script):
         return self.engine.write("prune_files", work)
 
 
-def _check_room(file: NewFile, usage: Row) -> None:
-    """`usage` counts the file itself too."""
-    if usage["files"] > KEPT_FILES:
+def _check_room(tx: Transaction, file: NewFile, *, files: int = 0, size: int = 0) -> None:
+    """Invalid if there is no room for what is kept, and for this much more."""
+    usage = tx.one("file_usage")
+    assert usage is not None
+    if usage["files"] + files > KEPT_FILES:
         raise Invalid(
             f"file {file.name!r} cannot be kept: there are {KEPT_FILES:,} already; delete some, or "
             "keep them for a time only (ttl=)"
         )
-    if usage["bytes"] > KEPT_FILES_BYTES:
+    if usage["bytes"] + size > KEPT_FILES_BYTES:
         raise Invalid(
             f"file {file.name!r} cannot be kept: all files together may have "
             f"{KEPT_FILES_BYTES:,} bytes; delete some, or keep them for a time only (ttl=)"

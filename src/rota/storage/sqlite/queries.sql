@@ -463,7 +463,7 @@ VALUES (:id, :name, :content_type, :size, :digest, :job, :run_id, {now},
 RETURNING id, name, content_type, size, sha256, job, run_id, created_at, until;
 
 -- name: lock_files
--- Held until the end of the transaction: who counts them counts those of everybody before.
+-- Nothing to lock: a transaction that writes is alone until its end.
 SELECT 1 AS locked;
 
 -- name: file_usage
