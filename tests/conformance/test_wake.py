@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -72,20 +70,3 @@ def test_who_stops_listening_hears_no_more(store: Store, place: Place) -> None:
     heard.clear()
     enqueue(place.open())
     assert not heard.is_set()
-
-
-def test_a_fork_while_somebody_notifies_leaves_the_child_able_to(
-    store: Store, place: Place
-) -> None:
-    if place.engine != "postgres":
-        pytest.skip("on the other engines nothing is sent")
-    engine: Any = store.engine
-    with engine._notifier._changed:  # as in another thread, at the moment of the fork
-        child = os.fork()
-        if child == 0:
-            threading.Timer(SOON_SECONDS, os._exit, (1,)).start()
-            done = threading.Thread(target=engine._notifier.may_send, daemon=True)
-            done.start()
-            done.join(SOON_SECONDS / 2)
-            os._exit(1 if done.is_alive() else 0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from weakref import WeakSet
 
 from psycopg.pq import PipelineStatus, TransactionStatus
 
@@ -26,10 +27,11 @@ class Pool:
     def __init__(self, connect: Callable[[], Session], *, size: int) -> None:
         self._connect, self._size = connect, size
         self._closed = False
-        self._begin()
+        self.begin()
+        _POOLS.add(self)
 
-    def _begin(self) -> None:
-        self._process = os.getpid()
+    def begin(self) -> None:
+        """With no connection; after a fork, too: ours are our parent's, who goes on using them."""
         self._changed = threading.Condition()
         self._idle: list[tuple[float, Session]] = []  # the last one used is used first
         self._open = 0
@@ -54,8 +56,6 @@ class Pool:
             connection.close()
 
     def _take(self) -> Session:
-        if self._process != os.getpid():
-            self._begin()  # a fork: the connections are our parent's, who goes on using them
         deadline = time.monotonic() + WAIT_SECONDS
         with self._changed:
             while True:
@@ -100,3 +100,15 @@ class Pool:
     def _discard(self, connection: Session) -> None:
         connection.close()
         self._open -= 1
+
+
+_POOLS: WeakSet[Pool] = WeakSet()
+
+
+def _begin_all() -> None:
+    for pool in list(_POOLS):
+        pool.begin()
+
+
+# While the child has one thread: several that noticed the fork later would begin side by side.
+os.register_at_fork(after_in_child=_begin_all)

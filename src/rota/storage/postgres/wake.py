@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from weakref import WeakSet
 
 import psycopg
 
@@ -35,24 +36,20 @@ class Notifier:
     def __init__(self, send: Callable[[], None]) -> None:
         self._send = send
         self._closing = False
-        self._begin()
+        self.begin()
+        _NOTIFIERS.add(self)
 
-    def _begin(self) -> None:
-        self._process = os.getpid()
+    def begin(self) -> None:
+        """With no thread; after a fork, too: ours is our parent's, and perhaps had the lock."""
         self._changed = threading.Condition()
         self._asked = False
         self._sent_at = self._thread_only_until = float("-inf")
         self._thread: threading.Thread | None = None
 
-    def _turn(self) -> threading.Condition:
-        if self._process != os.getpid():
-            self._begin()  # a fork: the thread is our parent's, and perhaps had the lock
-        return self._changed
-
     def may_send(self) -> bool:
         """True if nobody has sent one for a while: then the caller sends it with what he commits.
         Else he asks for it by `notify` when he has."""
-        with self._turn():
+        with self._changed:
             now = time.monotonic()
             if now - self._sent_at < QUIET_SECONDS or now < self._thread_only_until:
                 return False
@@ -61,11 +58,11 @@ class Notifier:
 
     def keep_to_thread(self) -> None:
         """Nobody but the thread sends for a while: only it can wait for long."""
-        with self._turn():
+        with self._changed:
             self._thread_only_until = time.monotonic() + THREAD_ONLY_SECONDS
 
     def notify(self) -> None:
-        with self._turn():
+        with self._changed:
             if self._closing:
                 return
             if self._thread is None or not self._thread.is_alive():
@@ -76,7 +73,7 @@ class Notifier:
 
     def close(self) -> None:
         """Send what is still to be sent, and end."""
-        with self._turn():
+        with self._changed:
             self._closing = True
             self._changed.notify()
         if self._thread is not None:
@@ -96,6 +93,18 @@ class Notifier:
             asked, self._asked = self._asked, False
             self._sent_at = time.monotonic()
             return asked
+
+
+_NOTIFIERS: WeakSet[Notifier] = WeakSet()
+
+
+def _begin_all() -> None:
+    for notifier in list(_NOTIFIERS):
+        notifier.begin()
+
+
+# While the child has one thread: several that noticed the fork later would begin side by side.
+os.register_at_fork(after_in_child=_begin_all)
 
 
 class Listener:
