@@ -20,6 +20,7 @@ from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
 from rota.model.transitions import STATES
 from rota.storage.engine import Row
+from rota.storage.postgres import connect
 from rota.storage.postgres.store import open_postgres
 from rota.storage.scripts.claim import LogLine
 from rota.storage.store import Store
@@ -146,8 +147,15 @@ def double(place: Place, table: str, wanted: int, **fresh: str | None) -> None:
     connection.close()
 
 
+@pytest.fixture(autouse=True)
+def plain_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each statement is good by itself, wherever it is sent: also where a transaction helps it."""
+    monkeypatch.setattr(connect, "_LOCALLY", b"")
+
+
 def open_plainly(place: Place) -> Store:
-    """On PostgreSQL as behind a pooler: there no setting of ours forbids a sequential scan."""
+    """On PostgreSQL as behind a pooler: there no setting of ours forbids a sequential scan in what
+    is sent alone."""
     if place.engine == "postgres":
         return place.keep(open_postgres(place.url, clock=place.clock, prepare=False))
     return place.open()

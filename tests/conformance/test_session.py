@@ -128,6 +128,56 @@ def test_behind_a_pooler_nothing_of_ours_stays_in_the_session(
         assert session.execute("SHOW timezone").fetchone() == ("UTC",)
 
 
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_transaction_waits_and_plans_alike_behind_a_pooler(
+    place: Place, pooled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if place.engine != "postgres":
+        pytest.skip("only PostgreSQL has sessions of ours")
+    if pooled:
+        monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
+    engine: Any = place.open().engine
+    with psycopg.connect(place.url) as strangers:
+        left_alone = shown(strangers)
+    ours = {
+        "lock_timeout": "10s",
+        "idle_in_transaction_session_timeout": "1min",
+        "enable_seqscan": "off",
+        "enable_bitmapscan": "off",
+        "jit": "off",
+    }
+    assert engine.read(lambda tx: shown(tx.connection)) == ours
+    assert engine.write("test", lambda tx: shown(tx.connection)) == ours
+    with engine._pool.lend() as session:
+        assert shown(session) == (left_alone if pooled else ours)
+
+
+def shown(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    """What a transaction of ours must have, and what it is here."""
+    asked = connection.execute(
+        """SELECT name, current_setting(name)
+             FROM unnest(ARRAY['lock_timeout', 'idle_in_transaction_session_timeout',
+                               'enable_seqscan', 'enable_bitmapscan', 'jit']) AS name"""
+    )
+    return dict(asked.fetchall())
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_pooler_is_told_of_once(
+    place: Place, pooled: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if place.engine != "postgres":
+        pytest.skip("only PostgreSQL has sessions of ours")
+    if pooled:
+        monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
+    engine: Any = place.open().engine
+    with caplog.at_level("INFO", "rota.storage"):
+        for _ in range(2):
+            engine.address.connect().close()
+    assert [line for line in caplog.messages if "pooler" in line] == caplog.messages
+    assert len(caplog.messages) == pooled
+
+
 def test_a_name_that_a_stranger_has_prepared_costs_a_session_and_no_work(
     store: Store, place: Place
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import psycopg
@@ -11,6 +12,8 @@ from rota.errors import Invalid, StorageError
 from rota.model.url import ENCODE, check_url
 from rota.storage.postgres.faults import translate
 from rota.storage.postgres.session import Session
+
+log = logging.getLogger("rota.storage")
 
 OLDEST_SERVER = 130_000
 
@@ -29,22 +32,28 @@ _DEFAULTS: dict[str, str | int] = {
 # of the moment say (none yet, an empty queue, a burst) must not turn a claim into a read of the
 # whole table, and planning it anew would cost as much as running it.
 LOCK_TIMEOUT = "10s"
-# A pooler answers the handshake itself, and the process it names is none of the server's: there a
-# session may be shared with strangers, and nothing is set.
+_OURS = {
+    "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
+    "client_min_messages": "warning",
+    "idle_in_transaction_session_timeout": "60s",
+    "lock_timeout": LOCK_TIMEOUT,
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+}
+_VALUES = ", ".join(f"('{name}', '{value}')" for name, value in _OURS.items())
 _SESSION = f"""
 SELECT set_config(name, value, false)
-  FROM (VALUES ('timezone', 'UTC'),
-               ('default_transaction_isolation', 'read committed'),
-               ('client_min_messages', 'warning'),
-               ('idle_in_transaction_session_timeout', '60s'),
-               ('lock_timeout', '{LOCK_TIMEOUT}'),
-               ('plan_cache_mode', 'force_generic_plan'),
-               ('enable_seqscan', 'off'),
-               ('enable_bitmapscan', 'off'),
-               ('jit', 'off')) AS ours(name, value)
+  FROM (VALUES {_VALUES}) AS ours(name, value)
  WHERE pg_backend_pid() = %s
 """
-# The one setting that poolers follow.
+# A pooler answers the handshake itself, and the process it names is none of the server's. The
+# session may be shared with strangers, or be ours alone: that cannot be seen from here. So each
+# transaction is set instead, and a statement that is sent alone goes without.
+_LOCALLY = "".join(f"; SET LOCAL {name} = '{value}'" for name, value in _OURS.items()).encode()
+# The one of ours that PgBouncer follows from session to session, and the only one set there.
 _SHARED_SESSION = "SET timezone = 'UTC'"
 
 
@@ -61,7 +70,7 @@ class Address:
                 "the database URL cannot be understood; use postgresql://user@host/name, and "
                 f"{ENCODE}"
             ) from None
-        self._prepare = prepare
+        self._prepare, self._told = prepare, False
         self._parameters: dict[str, Any] = {**_DEFAULTS, **given}
         self.role = str(given.get("user") or "")
         host = given.get("host") or given.get("hostaddr") or ""
@@ -86,6 +95,8 @@ class Address:
             connection.prepares = ours and self._prepare and _set_up(connection)
             if ours and not connection.prepares:
                 connection.execute(_SHARED_SESSION)
+                connection.locally = _LOCALLY
+                self._tell()
         except psycopg.Error as fault:
             connection.close()
             raise translate(fault, self.shown, self.role) from fault
@@ -94,6 +105,16 @@ class Address:
             raise
         self.role = connection.info.user
         return connection
+
+    def _tell(self) -> None:
+        """Once, of a pooler that was found and not asked for."""
+        if self._prepare and not self._told:
+            self._told = True
+            log.info(
+                "%s is behind a pooler: no statement is prepared, and what our sessions are set to "
+                "is set in each transaction",
+                self.shown,
+            )
 
 
 def _set_up(connection: Session) -> bool:

@@ -45,7 +45,8 @@ _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresEngine:
-    """`prepare=False` keeps all state out of the session, as is done behind any pooler."""
+    """`prepare=False` keeps all state but the time zone out of the session, as is done behind any
+    pooler; transactions are set as ours are even so."""
 
     name = "postgres"
     one_writer = False
@@ -98,7 +99,7 @@ class PostgresEngine:
 
     def _read(self, work: Callable[[PostgresTransaction], T]) -> T:
         with self._translated(), self._pool.lend() as connection:
-            connection.simple(_BEGIN_READ)
+            connection.begin(_BEGIN_READ)
             try:
                 answer = work(self._transaction("read", connection))
             except BaseException:
@@ -112,7 +113,7 @@ class PostgresEngine:
 
     def _write(self, name: str, work: Callable[[Transaction], T]) -> T:
         with self._pool.lend() as connection:
-            connection.simple(_BEGIN)
+            connection.begin(_BEGIN)
             try:
                 answer = work(self._transaction(name, connection))
                 # A COMMIT of a failed transaction is a ROLLBACK, and no error.

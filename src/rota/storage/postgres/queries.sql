@@ -4,7 +4,8 @@
 -- can use an index; where two places must agree, it stands in the first WITH.
 -- Where many rows are found by their seq, the arrays stand in subqueries as well, and the fence in a
 -- CASE. Then the planner can guess neither how many they are nor how few will pass, and goes from seq
--- to seq also behind a pooler, where no setting of ours keeps it from reading the whole table.
+-- to seq also where no setting of ours keeps it from reading the whole table: sent alone, behind a
+-- pooler.
 
 -- name: now
 SELECT {now} AS now_at;

@@ -53,7 +53,8 @@ class Session(psycopg.Connection[TupleRow]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.prepares = True  # False keeps all state out of the session: behind a pooler
+        self.prepares = True  # False keeps plans out of the session: behind a pooler
+        self.locally = b""  # what a transaction sets for itself, where the session keeps nothing
         self._uses: dict[bytes, int] = {}
         self._poll = select.poll()
         self._poll.register(self.pgconn.socket, select.POLLIN)
@@ -101,8 +102,12 @@ class Session(psycopg.Connection[TupleRow]):
                 self.close()  # its other plans are no better
             raise
 
+    def begin(self, sql: bytes) -> None:
+        """Begin a transaction that is set as ours are, in one round trip."""
+        self.simple(sql + self.locally)
+
     def simple(self, sql: bytes) -> None:
-        """Statements without parameters or answers, such as BEGIN."""
+        """Statements without parameters or answers, such as COMMIT."""
         self._ask(self.pgconn.send_query, sql)
 
     def rows(self, result: PGresult) -> list[dict[str, Any]]:
