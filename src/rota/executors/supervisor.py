@@ -63,7 +63,6 @@ class Supervisor:
         if (fault := self.start(argv, environment, folder)) is not None:
             self.tell(f"failed {fault}")
             return
-        self.tell(f"started {self.leader}")
         release_streams()
         poll = select.poll()
         poll.register(self.channel, select.POLLIN)
@@ -94,15 +93,21 @@ class Supervisor:
     def start(
         self, argv: tuple[bytes, ...], environment: dict[bytes, bytes], folder: str | None
     ) -> str | None:
-        """Start the command; what failed, as "cwd ERRNO" or "exec ERRNO"."""
+        """Start the command; what failed, as "cwd ERRNO" or "exec ERRNO". The worker knows its
+        group before it does anything: whenever we are killed, somebody can end what it started."""
         failed, fail = os.pipe()
+        may_go, go = os.pipe()
         # A signal that comes between fork and exec would run a handler of ours, and be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)
         self.leader = os.fork()
         if self.leader == 0:
-            become(argv, environment, folder, self.pid, fail)
+            os.close(go)
+            become(argv, environment, folder, self.pid, may_go, fail)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.close(fail)
+        os.close(may_go)
+        self.tell(f"started {self.leader}")
+        os.close(go)
         fault = os.read(failed, PIECE).decode()  # empty once exec has closed it
         os.close(failed)
         if fault:
@@ -191,6 +196,7 @@ def become(
     environment: dict[bytes, bytes],
     folder: str | None,
     parent: int,
+    may_go: int,
     fail: int,
 ) -> NoReturn:
     """In the fork: be the command."""
@@ -203,6 +209,7 @@ def become(
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         die_with_parent()
+        os.read(may_go, 1)  # nothing, once the other end is closed
         if os.getppid() != parent:
             os._exit(1)  # it was killed before we asked to die with it
         if folder is not None:
