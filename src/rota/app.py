@@ -27,7 +27,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from rota import config
 from rota.config import Settings, Switch, load_settings
-from rota.errors import Conflict, Invalid, LockNotHeld, RotaError, Unavailable
+from rota.errors import Conflict, Invalid, LockNotHeld, Unavailable
 from rota.executors.loading import in_script_of_child
 from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor, Texts
@@ -238,7 +238,7 @@ class Rota:
                 return
             try:
                 self._save()
-            except RotaError:
+            except BaseException:
                 self._schedules = before
                 raise
         self._changed()

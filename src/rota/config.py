@@ -151,8 +151,8 @@ def load_settings(
 
 
 class Switch:
-    """`scheduler.enabled` as the file of settings has it now. One that is being written, or that
-    nobody can read, changes nothing; without a file it stays as it is."""
+    """`scheduler.enabled` as the file of settings has it now. One that is being written, that
+    nobody can read, or that is gone changes nothing."""
 
     def __init__(self, enabled: bool, file: Path | None) -> None:
         self._enabled, self._file = enabled, file
@@ -171,7 +171,8 @@ class Switch:
         except OSError:
             changed_at = 0.0
         if changed_at != self._seen:
-            self._seen, self._since, self._read = changed_at, time.monotonic(), False
+            never_there = self._seen is None and not changed_at
+            self._seen, self._since, self._read = changed_at, time.monotonic(), never_there
         if self._read:
             return
         age = max(time.monotonic() - self._since, time.time() - changed_at if changed_at else 0.0)
@@ -182,8 +183,7 @@ class Switch:
     def _take(self, file: Path) -> None:
         before = self._enabled
         try:
-            told = _from_file(file) if file.exists() else {}
-            self._enabled = _convert("scheduler", told.get("scheduler", {})).enabled
+            self._enabled = _convert("scheduler", _from_file(file).get("scheduler", {})).enabled
         except Invalid as problem:
             log.warning("the scheduler stays %s: %s", _on(before), problem)
         if self._enabled != before:

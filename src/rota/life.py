@@ -125,9 +125,10 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> bool:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if stuck.is_set() and not asked_at:  # whoever asks for an end does not want a new beginning
+    anew = stuck.is_set() and not asked_at  # whoever asks for an end wants no new beginning
+    if anew:
         log.warning("starting anew: threads that ignore their timeout hold half of the slots")
-    return stuck.is_set()
+    return anew
 
 
 def start_anew() -> NoReturn:

@@ -323,5 +323,8 @@ def test_a_stop_does_not_wait_for_a_listener_that_never_returns(
     stop = threading.Thread(target=events.stop, args=(0.01,), daemon=True)
     stop.start()
     stop.join(PATIENCE)
-    gate.open()
     assert not stop.is_alive()
+    telling = next(one for one in threading.enumerate() if one.name == "rota-events")
+    gate.open()
+    telling.join(PATIENCE)
+    assert not telling.is_alive(), "nothing is told after a stop"

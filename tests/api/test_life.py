@@ -391,7 +391,7 @@ def test_who_asks_for_an_end_gets_no_new_beginning(tmp_path: Path) -> None:
         "    found.append(on_stuck)\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "app.start = started\n"
-        "live(app, ('worker',), lambda: found[0]())\n"
+        "sys.exit(4 if live(app, ('worker',), lambda: found[0]()) else 0)\n"
     )
     ended = subprocess.run(
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=60

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rota.errors import Invalid
 from rota.model.retry import Retry
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
@@ -565,9 +566,27 @@ def test_a_job_that_cannot_be_read_delays_nobody(store: Store, clock: VirtualClo
     put_schedule(store, "good", job="other")
     corrupt_job(store)
     clock.advance("10s")
+    assert tick(store) == 1
+    assert [run.job for run in all_runs(store)] == ["other"]
+    parked = store.schedule_named("bad")
+    assert parked.status == "BROKEN"
+    assert "job 'job': its row cannot be read" in str(parked.error)
+    assert store.due_schedules(10).broken == []
+    put_job(store, queue="mended")
+    put_schedule(store, "bad", overlap="allow")
+    clock.advance("10s")
     assert tick(store) == 2
-    assert sorted(run.job for run in all_runs(store)) == ["job", "other"]
+    assert [run.queue for run in all_runs(store, job="job")] == ["mended"]
+
+
+def test_a_replay_for_a_job_that_cannot_be_read_is_refused(
+    store: Store, clock: VirtualClock
+) -> None:
+    """Nobody knows its queue, its key, its timeout."""
+    put_schedule(store, "bad", overlap="allow")
     store.pause_schedule("bad", None, ME)
+    corrupt_job(store)
     clock.advance("20s")
-    store.resume_schedule("bad", None, ME, catch_up="all")
-    assert len(all_runs(store, job="job")) == 3
+    with pytest.raises(Invalid, match="job 'job': its row cannot be read"):
+        store.resume_schedule("bad", None, ME, catch_up="all")
+    assert store.schedule_named("bad").paused

@@ -241,3 +241,22 @@ def test_a_schedule_that_cannot_be_read_keeps_no_run_from_ending(
     hourly(store, clock, **options)
     overwrite(store, store.schedule_named("schedule"), **fault)
     assert end(store).state == "dead"
+
+
+def test_a_chain_whose_beginning_is_gone_is_not_begun_again(
+    store: Store, clock: VirtualClock
+) -> None:
+    """Pruned, or deleted by hand: the time since the occurrence tells how long it is."""
+    put_schedule(store, kind="once", expr=clock.after("10s").isoformat(), on_error="retry")
+    clock.advance("10s")
+    tick(store)
+    first = end(store)
+    clock.advance("1m")
+    store.promote(10)
+    second = end(store)
+    clock.advance("2m")
+    store.promote(10)
+    for run in (first, second):
+        store.delete_run(run.id, None, ME)
+    end(store)
+    assert all_runs(store)[-1].due_at == clock.after("4m")

@@ -64,7 +64,7 @@ def test_a_time_that_happens_twice_is_marked(cli: Cli) -> None:
         ("*/5 * * * *", "Every 5 minutes"),
         ("@daily", "At 00:00"),
         ("0 0 13 * 5", "At 00:00, on day 13 of the month, or on Friday"),
-        ("0 0 */2 * 1", "At 00:00, every 2 days, and on Monday"),
+        ("0 0 */2 * 1", "At 00:00, every 2 days, anew each month, if that is Monday"),
         ("*/10 * * * * *", "Every 10 seconds"),
     ],
 )

@@ -111,6 +111,8 @@ def test_a_process_that_starts_anew_leaves_none_of_them_behind(up: Up, cli: Cli)
     up.wait_for("starting anew")
     Path("go").touch()  # one of them is still at work
     wait_until(lambda: len(pids(cli) - before - {up.process.pid}) == 2)
+    (lingering,) = {run for _, run in begun()}
+    assert cli("show", lingering, "--json").json["run"]["state"] == "succeeded"
     assert up.process.pid in pids(cli)
     assert children(up.process.pid, "Z") == set()
     assert not children(up.process.pid, "RSD") & before

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rota import config
 from rota.app import Rota
 from rota.config import Executors, Scheduler, Settings, Switch, load_settings, make_settings
 from rota.errors import Invalid
@@ -99,7 +100,7 @@ def write(file: Path, text: str, *, seconds_ago: float = 60.0) -> None:
 
 
 def test_the_scheduler_is_switched_by_its_file(
-    file: Path, caplog: pytest.LogCaptureFixture
+    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(file, "[scheduler]\nenabled = true", seconds_ago=100)
     enabled = Switch(True, file)
@@ -114,6 +115,12 @@ def test_the_scheduler_is_switched_by_its_file(
     assert not enabled(), "it may be half written"
     write(file, "", seconds_ago=70)
     assert enabled(), "as without the setting"
+    write(file, "[scheduler]\nenabled = false", seconds_ago=65)
+    assert not enabled()
+    file.unlink()
+    monkeypatch.setattr(config, "SETTLED_SECONDS", 0.0)
+    assert not enabled(), "nobody said that it may"
+    assert f"{file} does not exist" in caplog.text
 
 
 def test_what_the_program_says_is_not_switched_by_a_file(

@@ -29,7 +29,10 @@ SAID = [
     ("*/5 * * * *", "Every 5 minutes"),
     ("0,15,30,45 * * * *", "Every 15 minutes"),
     ("5/20 * * * *", "Every 20 minutes from minute 5"),
-    ("*/7 3 * * *", "Every 7 minutes, between 03:00 and 03:59"),
+    ("*/7 3 * * *", "Every 7 minutes, anew each hour, between 03:00 and 03:59"),
+    ("*/25 * * * *", "Every 25 minutes, anew each hour"),
+    ("0 1/11 * * *", "Every 11 hours from 01:00, anew each day"),
+    ("*/7 * * * * *", "Every 7 seconds, anew each minute"),
     (
         "*/10 3,5 * * *",
         "Every 10 minutes, between 03:00 and 03:59 and between 05:00 and 05:59",
@@ -69,7 +72,8 @@ SAID = [
     ("0 0 1,L * *", "At 00:00, on day 1 of the month and on the last day of the month"),
     # Both day fields: either is enough, unless one begins with a star
     ("0 0 13 * 5", "At 00:00, on day 13 of the month, or on Friday"),
-    ("0 0 */2 * 1", "At 00:00, every 2 days, and on Monday"),
+    ("0 0 */2 * 1", "At 00:00, every 2 days, anew each month, if that is Monday"),
+    ("0 0 1-7 * */7", "At 00:00, on days 1 through 7 of the month, if that is Sunday"),
     ("0 0 13 * 0-6", "At 00:00"),
     # Months and years
     ("0 0 29 2 *", "At 00:00, on day 29 of the month, only in February"),

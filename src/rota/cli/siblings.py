@@ -73,8 +73,11 @@ class Siblings:
             thread.start()
 
     def ask_to_stop(self) -> None:
-        """At once, so that they use their grace while this process uses its own."""
+        """At once, so that they use their grace while this process uses its own. And once: who is
+        asked a second time ends in the middle of it."""
         with self._guard:
+            if self._stopping.is_set():
+                return
             self._stopping.set()
             for process in self._running:
                 with suppress(OSError):

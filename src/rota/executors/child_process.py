@@ -228,8 +228,11 @@ class ChildProcess:
         # Who has the lock looks here once more after it: nothing is forgotten between the two.
         while self._notes and self._sending.acquire(blocking=False):
             try:
-                self._channel.send(self._notes[0], flags)
+                note = self._notes[0]
+                sent = self._channel.send(note, flags)
                 self._notes.popleft()
+                if sent < len(note):
+                    self._channel.sendall(note[sent:])
             except (OSError, IndexError):  # there is no room, or another thread was quicker
                 return
             finally:

@@ -45,6 +45,7 @@ class Served:
         self.context = context
         self._changed = threading.Condition()
         self._statement = 0
+        self._connection: Any = None
         self._running = self._ended = False
         context.on_stop(self._stop)
 
@@ -69,22 +70,22 @@ class Served:
         connection = self.context.db
         match params["do"]:
             case "execute":
-                with self._run():
+                with self._run(connection):
                     connection.execute(params["sql"], unpack(params["args"]))
             case "executemany":
-                with self._run():
+                with self._run(connection):
                     connection.executemany(params["sql"], unpack(params["args"]))
             case _:
-                with self._run():
+                with self._run(connection):
                     return _page(connection)
         columns = connection.description
         return {"columns": columns and [[str(part) for part in column[:2]] for column in columns]}
 
     @contextmanager
-    def _run(self) -> Iterator[None]:
+    def _run(self, connection: Any) -> Iterator[None]:
         with self._changed:
             self._statement += 1
-            self._running = True
+            self._connection, self._running = connection, True
             self._changed.notify_all()
         try:
             yield
@@ -96,17 +97,20 @@ class Served:
     def _stop(self, reason: str) -> None:
         with self._changed:
             last = self._statement if self._running else 0
+        # Who lost the lease has nothing to clean up: another attempt may have begun.
+        patience = 0.0 if reason == "lost" else CLEANUP_SECONDS
         threading.Thread(
-            target=self._interrupt, args=(last,), name="rota-interrupt", daemon=True
+            target=self._interrupt, args=(last, patience), name="rota-interrupt", daemon=True
         ).start()
 
-    def _interrupt(self, last: int) -> None:
+    def _interrupt(self, last: int, patience: float) -> None:
         while statement := self._next():
-            patience = 0.0 if statement == last else CLEANUP_SECONDS
-            while not self._over(statement, patience):
-                with suppress(Exception):  # it has ended meanwhile
-                    self.context.db.interrupt()
-                patience = AGAIN_SECONDS
+            wait = 0.0 if statement == last else patience
+            while not self._over(statement, wait):
+                with self._changed, suppress(Exception):  # its connection may be gone
+                    if self._running and self._statement == statement:
+                        self._connection.interrupt()
+                wait = AGAIN_SECONDS
 
     def _next(self) -> int:
         """The statement that runs, or will; 0 once there is none to come."""

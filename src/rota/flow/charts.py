@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Invalid
-from rota.flow.workers import is_alive
+from rota.flow.workers import is_alive, is_stopping
 from rota.model.limits import PAGE, check_whole
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
@@ -157,6 +157,8 @@ class ChartsControl:
 def busy_slots(worker: Mapping[str, Any]) -> int:
     """The slots of a worker that runs are in. `running` may be more: a busy worker claims ahead."""
     running: int = worker["running"]
+    if is_stopping(worker):
+        return running
     usable: int = worker["slots"] - worker["stuck"]
     return max(0, min(running, usable))
 

@@ -307,12 +307,18 @@ class RunControl:
     def cancel_retired(self, origin: str) -> int:
         """End the runs of jobs whose files are gone, but for those that run; how many. What only
         another process can end is left to it."""
-        total = 0
+        total, left = 0, set[str]()
         while True:
-            ids = self.storage.unstarted_retired_runs(origin, limit=PAGE)
-            ended = sum(self._cancel_retired(run_id) for run_id in ids)
-            total += ended
-            if not ended or len(ids) < PAGE:  # nothing ended: the next page would be this one
+            limit = PAGE + len(left)  # what is left is found again
+            ids = self.storage.unstarted_retired_runs(origin, limit=limit)
+            for run_id in ids:
+                if run_id in left:
+                    continue
+                if self._cancel_retired(run_id):
+                    total += 1
+                else:
+                    left.add(run_id)
+            if len(ids) < limit:
                 return total
 
     def _cancel_retired(self, run_id: str) -> bool:

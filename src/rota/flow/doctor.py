@@ -15,7 +15,7 @@ from rota.errors import RotaError
 from rota.flow.doctor_store import STORE_CHECKS
 from rota.flow.findings import Finding, ok, problem, warning
 from rota.flow.words import counted
-from rota.flow.workers import is_alive, taking
+from rota.flow.workers import is_alive, taking, why_none
 from rota.model.duration import format_duration
 from rota.model.host import is_loopback_host
 from rota.model.job import Job
@@ -108,26 +108,27 @@ def check_workers(seen: Look) -> Iterator[Finding]:
     lost = sum(not is_alive(worker, seen.now) for worker in seen.workers)
     waits = sum(queue["queued"] for queue in seen.queues)
     active = any(schedule.status == "ACTIVE" for schedule in seen.schedules)
+    none = why_none(seen.workers, seen.now).removeprefix("no worker ")
     if seen.live:
         yield ok("workers", f"{len(seen.live)} alive, {sum(w['slots'] for w in seen.live)} slots")
     elif waits:
         told = f"{counted(waits, 'run')} wait{'s' if waits == 1 else ''}"
-        yield problem("workers", f"none is alive, and {told}", "rota up [MODULE:APP]")
+        yield problem("workers", f"none {none}, and {told}", "rota up [MODULE:APP]")
     elif active:
         yield problem(
             "workers",
-            "none is alive; nothing waits now, and schedules will make runs",
+            f"none {none}; nothing waits now, and schedules will make runs",
             "rota up [MODULE:APP]",
         )
     else:
-        yield warning("workers", "none is alive", "rota up [MODULE:APP]")
+        yield warning("workers", f"none {none}", "rota up [MODULE:APP]")
     if lost:
         yield warning(
             "workers",
             f"{counted(lost, 'worker')} went away within the last hour without a word",
             "look into the log of its process for a crash or the kill of a machine out of memory",
         )
-    stuck = [worker for worker in seen.live if worker["stuck"]]
+    stuck = [one for one in seen.workers if one["stuck"] and is_alive(one, seen.now)]
     if stuck:
         yield problem(
             "workers",

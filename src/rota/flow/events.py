@@ -148,8 +148,14 @@ class Events:
         a listener may never return."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            with suppress(queue.Full):
+            try:
                 self._queue.put(None, timeout=timeout)
+            except queue.Full:  # a listener hangs: what it has not heard by now, nobody hears
+                with suppress(queue.Empty):
+                    while True:
+                        self._queue.get_nowait()
+                self._queue.put(None)
+            else:
                 thread.join(timeout)
 
     def _serve(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rota.errors import Unknown
 from rota.flow.words import counted
-from rota.flow.workers import taking
+from rota.flow.workers import taking, why_none
 from rota.model.cron import parse_zone
 from rota.model.cron_words import cron_in_words
 from rota.model.job import Job
@@ -215,9 +215,10 @@ def _workers(storage: Storage, schedule: Schedule, job: Job | None, now: datetim
                 f"queue {job.queue!r} is paused by {queue['paused_by']}{reason}; "
                 f"`rota resume --queue {job.queue}` lets it go on"
             )
-    live = taking(storage.list_workers(limit=PAGE), now)
+    workers = storage.list_workers(limit=PAGE)
+    live = taking(workers, now)
     if not live:
-        yield "no worker is alive; start one with `rota up [MODULE:APP]`"
+        yield f"{why_none(workers, now)}; start one with `rota up [MODULE:APP]`"
     elif not any(schedule.job in one["jobs"] for one in live):
         way = f": {job.error}" if job.error else "; start one that does: `rota up [MODULE:APP]`"
         yield f"no live worker knows job {schedule.job!r}{way}"

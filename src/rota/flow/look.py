@@ -16,7 +16,7 @@ from typing import Any
 from rota.errors import Invalid
 from rota.flow.explain import serves
 from rota.flow.words import counted
-from rota.flow.workers import LIVE, is_alive, taking
+from rota.flow.workers import LIVE, is_alive, is_stopping, taking, why_none
 from rota.model.limits import COUNTED, PAGE, TEXT_SHOWN, check_whole, clip
 from rota.model.outcome import error_line, naming_line
 from rota.model.redact import redact_text
@@ -71,7 +71,7 @@ class LookControl:
             *_workers(workers, live, now),
             *_broken(rows),
             *_late(rows, now),
-            *self._waiting(live, now),
+            *self._waiting(live, why_none(workers, now), now),
             *self._dead(now),
             *_paused(rows),
         ]
@@ -148,7 +148,9 @@ class LookControl:
 
     # Parts of the above
 
-    def _waiting(self, live: list[dict[str, Any]], now: datetime) -> Iterator[dict[str, Any]]:
+    def _waiting(
+        self, live: list[dict[str, Any]], none: str, now: datetime
+    ) -> Iterator[dict[str, Any]]:
         """Due runs that wait too long, with the reason why nobody takes them."""
         paused = {one["name"]: one for one in self.storage.list_queues(limit=PAGE) if one["paused"]}
         for row in self.storage.queued_jobs(limit=COUNTED)[:PAGE]:
@@ -161,7 +163,7 @@ class LookControl:
                 reason = f": {told['reason']}" if told["reason"] else ""
                 text = f"{wait}: queue {queue!r} is paused by {told['paused_by']}{reason}"
             elif not live:
-                text = f"{wait}: no worker is alive"
+                text = f"{wait}: {none}"
             elif not knowing:
                 text = f"{wait}: no live worker knows job {job!r}"
             elif not any(serves(one, queue) for one in knowing):
@@ -246,14 +248,15 @@ def _workers(
     workers: list[dict[str, Any]], live: list[dict[str, Any]], now: datetime
 ) -> Iterator[dict[str, Any]]:
     if not live:
-        text = "no worker is alive; start one with `rota up`"
+        text = f"{why_none(workers, now)}; start one with `rota up`"
         yield _problem("workers", ERROR, "worker", None, text, None)
     for one in workers:
         if not is_alive(one, now):
             text = f"worker {one['id']} has not been seen for {_ago(now - one['seen_at'])}"
             yield _problem("workers", WARNING, "worker", one["id"], text, one["seen_at"])
         elif one["stuck"]:
-            text = f"worker {one['id']} has {one['stuck']} of {one['slots']} slots stuck"
+            slots = "slots" if is_stopping(one) else f"of {one['slots']} slots"
+            text = f"worker {one['id']} has {one['stuck']} {slots} stuck"
             yield _problem("workers", WARNING, "worker", one["id"], text, None)
     for name, what in (("version", "versions of Rota"), ("tzdata", "versions of time zone data")):
         told = sorted({str(one[name]) for one in live})

@@ -482,7 +482,10 @@ class Worker:
 
     def _wind_down(self) -> None:
         self.settler.flush(timeout=LOOP_STOP_SECONDS)
-        stop_loops(self.loops.values(), LOOP_STOP_SECONDS)
+        # Renewed until the last of them is written: a settle may still be under way.
+        others = [loop for name, loop in self.loops.items() if name != "renew"]
+        stop_loops(others, LOOP_STOP_SECONDS)
+        self.loops["renew"].stop(LOOP_STOP_SECONDS)
         try:
             self.notes.step()
             self.storage.forget_worker(self.worker_id)

@@ -26,6 +26,14 @@ def taking(workers: Iterable[dict[str, Any]], now: datetime) -> list[dict[str, A
     return [one for one in workers if is_alive(one, now) and not is_stopping(one)]
 
 
+def why_none(workers: Iterable[Worker], now: datetime) -> str:
+    """Of workers of which none is taking."""
+    stopping = sum(is_alive(one, now) for one in workers)
+    if not stopping:
+        return "no worker is alive"
+    return f"no worker takes runs: {stopping} {'is' if stopping == 1 else 'are'} stopping"
+
+
 def state_of(worker: Worker, now: datetime) -> str:
     if not is_alive(worker, now):
         return "lost"

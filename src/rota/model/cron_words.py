@@ -65,10 +65,13 @@ class _Values:
     def is_stretch(self) -> bool:
         return self.stride == 1
 
-    def every(self, units: str, name: Name) -> str:
-        """Of one with a step: `every 5 minutes from minute 2`."""
+    def every(self, units: str, name: Name, cycle: str) -> str:
+        """Of one with a step: `every 5 minutes from minute 2`, and `every 7 minutes, anew each
+        hour`: from 56 to 60 there are 4."""
         first = self.values[0]
-        return f"every {self.stride} {units}" + (f" from {name(first)}" if first > self.low else "")
+        begin = f" from {name(first)}" if first > self.low else ""
+        uneven = (self.high - self.low + 1) % self.stride
+        return f"every {self.stride} {units}{begin}" + (f", anew each {cycle}" if uneven else "")
 
     def stretches(self) -> list[tuple[int, int]]:
         """First and last of all that lie side by side."""
@@ -132,13 +135,13 @@ def _seconds(seconds: _Values, minutes: _Values) -> str:
     if seconds.is_all:
         return "every second"
     if seconds.has_step:
-        return seconds.every("seconds", lambda value: f"second {value}")
+        return seconds.every("seconds", lambda value: f"second {value}", "minute")
     return f"at second {seconds.listed()}" + (" of every minute" if minutes.is_all else "")
 
 
 def _minutes(minutes: _Values) -> str:
     if minutes.has_step:
-        return minutes.every("minutes", lambda value: f"minute {value}")
+        return minutes.every("minutes", lambda value: f"minute {value}", "hour")
     return f"at {minutes.listed()} minute{'' if minutes.values == [1] else 's'} past the hour"
 
 
@@ -146,7 +149,7 @@ def _whole_hours(hours: _Values) -> str:
     if hours.is_all:
         return "every hour"
     if hours.has_step:
-        return hours.every("hours", _clock)
+        return hours.every("hours", _clock, "day")
     if hours.stride:
         unit = "hour" if hours.is_stretch else f"{hours.stride} hours"
         return f"every {unit} from {_clock(hours.values[0])} through {_clock(hours.values[-1])}"
@@ -173,7 +176,7 @@ def _clock(hour: int) -> str:
 def _days(cron: Cron) -> list[str]:
     month, week = _days_of_month(cron.days), _days_of_week(cron.weekdays)
     if month and week:
-        return [month, f"{'and' if cron.both_days else 'or'} on {week}"]
+        return [month, f"{'if that is' if cron.both_days else 'or on'} {week}"]
     if not cron.both_days:  # either field is enough, and one of them matches each day
         return []
     if week:
@@ -190,7 +193,7 @@ def _days_of_month(days: Days) -> str | None:
         return None
     parts = []
     if numbers.values and numbers.has_step:
-        parts.append(numbers.every("days", lambda value: f"day {value}"))
+        parts.append(numbers.every("days", lambda value: f"day {value}", "month"))
     elif numbers.values:
         noun = "day" if len(numbers.values) == 1 else "days"
         parts.append(f"on {noun} {numbers.listed()} of the month")

@@ -65,6 +65,11 @@ def _retry_at(schedule: Schedule, now: datetime, retries: int) -> datetime | Non
     return now + wait
 
 
+def retries_within(span: timedelta) -> int:
+    """How many can have been made at most: together they waited 1 + 2 + 4 + … minutes."""
+    return min(MOST_RETRIES, (max(0, span // FIRST_RETRY) + 1).bit_length() - 1)
+
+
 def retry_id(run: Run) -> str:
     """The id of the run that tries again: it follows from the dead one, so it is made once."""
     return str(uuid.uuid5(OCCURRENCES, f"{run.id}|retry|{micros(run.created_at)}|{run.redo}"))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from rota.errors import StorageError
+from rota.errors import Invalid, StorageError
 from rota.model.duration import format_duration
 from rota.model.job import Job
 from rota.model.limits import MISSED_COUNT
@@ -72,13 +72,22 @@ class FireScript(Script):
             return found, tx.all("jobs_named", names=names) if names else [], now
 
         found, jobs, now = self.engine.look(read)
+        known: dict[str, Job] = {}
+        unreadable: dict[str, str] = {}
+        for row in jobs:
+            try:
+                known[row["name"]] = rows.checked_job(row)
+            except Invalid as fault:  # nobody knows its queue, its key, its timeout: nothing fires
+                unreadable[row["name"]] = f"{fault}, and the schedule goes on once it is put again"
         good, broken = [], []
         for row in found:
             try:
+                if row["job"] in unreadable:
+                    raise Invalid(unreadable[row["job"]])
                 good.append(rows.checked_schedule(dict(row)))
             except Exception as fault:  # one corrupt row must not delay the others
                 broken.append((row["id"], row["next_fire_at"], str(fault)))
-        return Due(now, good, rows.jobs(jobs), broken, len(found) == limit)
+        return Due(now, good, known, broken, len(found) == limit)
 
     def next_fire_at(self) -> tuple[datetime, datetime | None]:
         """(now, the earliest cursor)."""

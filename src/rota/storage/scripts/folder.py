@@ -212,7 +212,9 @@ def _is_there(wanted: Definition, job: Row | None, schedule: Row | None) -> bool
 
 
 def _differs(row: Row, known: Job, job: Job) -> bool:
-    return (row["version"], known.error, known.enabled, known.source, known.origin) != (
+    # Of a row that cannot be read `known` has another error: a good job differs, a broken one not.
+    error = row["error"] if job.error is not None else known.error
+    return (row["version"], error, known.enabled, known.source, known.origin) != (
         job.version, job.error, job.enabled, job.source, job.origin,
     )  # fmt: skip
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
-from rota.model.on_error import MOST_RETRIES, Reaction, react, retry_id
+from rota.model.on_error import MOST_RETRIES, Reaction, react, retries_within, retry_id
 from rota.model.outcome import Settlement, error_line
 from rota.model.run import NewRun, Run
 from rota.model.schedule import Schedule
@@ -47,7 +48,11 @@ class ReactScript(Script):
         count, earlier = 0, died.retry_of if schedule.on_error == "retry" else None
         while earlier is not None and count < MOST_RETRIES:
             row = tx.one("run_by_id", id=earlier)
-            count, earlier = count + 1, None if row is None else row["retry_of"]
+            if row is None:  # pruned, or deleted: the time that has passed tells how many at most
+                began, ended = died.occurrence, died.finished_at
+                passed = ended - began if began and ended else timedelta(0)
+                return max(count + 1, retries_within(passed))
+            count, earlier = count + 1, row["retry_of"]
         return count
 
     def _carry_out(

@@ -137,7 +137,8 @@ class ScheduleScript(FireScript):
     ) -> Schedule:
         """Fire what was missed as `catch_up` says, up to REPLAYED occurrences; what is left
         then follows the schedule's own policy."""
-        jobs = rows.jobs(tx.all("jobs_named", names=[schedule.job]))
+        found = tx.all("jobs_named", names=[schedule.job])
+        jobs = {row["name"]: rows.checked_job(row) for row in found}
         fired = 0
         while schedule.next_fire_at is not None and schedule.next_fire_at <= now:
             plan = plan_fire(replace(schedule, catch_up=catch_up), now)

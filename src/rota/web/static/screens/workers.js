@@ -46,8 +46,8 @@ function Worker({ worker, runs }) {
     <div class="body worker">
       ${!alive && html`<${Notice} tone="bad">Not seen for more than half a minute. Its runs are taken over by others when their lease ends. If it should be there: look at its log on ${worker.host}, and start it again with <code>rota up</code>.<//>`}
       ${stuck > 0 && html`<${Notice}>${stuck} of its slots are stuck: a handler went on after its end was asked for, and its slot comes back when it returns or the process is started again.<//>`}
-      ${state === "stopping" && html`<${Notice}>It was asked to stop: it ends the runs that it has, and takes no more.<//>`}
-      <div class="slots"><${Bar} share=${slots ? (busy + stuck) / slots : 0} label="Slots in use" /><span class="number nowrap">${busy} of ${slots} slots${stuck ? `, ${stuck} stuck` : ""}${ahead > 0 ? `, ${ahead.toLocaleString("en")} claimed ahead` : ""}</span></div>
+      ${state === "stopping" && html`<${Notice}>It was asked to stop: it ends the ${busy} run${busy === 1 ? "" : "s"} that it has, and takes no more.<//>`}
+      ${state !== "stopping" && html`<div class="slots"><${Bar} share=${slots ? (busy + stuck) / slots : 0} label="Slots in use" /><span class="number nowrap">${busy} of ${slots} slots${stuck ? `, ${stuck} stuck` : ""}${ahead > 0 ? `, ${ahead.toLocaleString("en")} claimed ahead` : ""}</span></div>`}
       ${runs.length > 0
         ? html`<ul class="lines inner" aria-label="What it runs now">${runs.map((run) => html`<li key=${run.id}>
             <span class="clip">${jobLink(run.job)}</span><${Progress} progress=${run.progress} />
