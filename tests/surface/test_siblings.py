@@ -150,6 +150,7 @@ def test_each_says_what_its_runs_do_in_the_same_words(up: Up, cli: Cli) -> None:
     Path("go").touch()
     for run in one_of_each.values():
         up.wait_for("slow", "succeeded in", run)
+    wait_until(lambda: len(cli("runs", "--state", "succeeded", "--json").json) == 20)
     code, told = up.stop()
     assert code == 0
     assert told.count("Ctrl-C") == 1, "one screen"
