@@ -150,19 +150,25 @@ def test_a_percentile_is_the_smallest_that_so_many_do_not_exceed() -> None:
     ]
 
 
-def test_what_is_claimed_ahead_takes_no_slot(store: Store) -> None:
-    store.put_worker({
-        "id": "worker", "host": "box", "pid": 7, "version": "0.1", "tzdata": "2025a",
-        "origin": None, "jobs": '["job"]', "queues": "[]", "slots": 4, "stuck": 1,
-    })  # fmt: skip
+def test_slots_in_use_are_never_more_than_there_are(store: Store) -> None:
+    """What is claimed ahead is in none; a worker that is stopping has those of its runs."""
     look = Control(store, actor=ME, hearer_of=lambda job: None)
 
-    def in_use() -> int:
-        told: int = look.activity(timedelta(hours=1), buckets=1)["slots"]["running"]
-        return told
+    def beat(slots: int) -> None:
+        store.put_worker({
+            "id": "worker", "host": "box", "pid": 7, "version": "0.1", "tzdata": "2025a",
+            "origin": None, "jobs": '["job"]', "queues": "[]", "slots": slots, "stuck": 1,
+        })  # fmt: skip
 
+    def in_use() -> tuple[int, int]:
+        told = look.activity(timedelta(hours=1), buckets=1)["slots"]
+        return told["running"], told["slots"]
+
+    beat(4)
     for runs, busy in ((2, 2), (5, 3)):
         for _ in range(runs):
             enqueue(store)
         claim(store, runs)
-        assert in_use() == busy
+        assert in_use() == (busy, 4)
+    beat(0)
+    assert in_use() == (7, 7)

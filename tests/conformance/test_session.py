@@ -109,14 +109,17 @@ def test_a_session_that_says_something_still_is_not_lent_again(
 # A session that strangers use, too
 
 
-@pytest.mark.parametrize("pooled", [True, False])
-def test_behind_a_pooler_nothing_of_ours_stays_in_the_session(
-    place: Place, pooled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(params=[True, False], ids=["pooled", "direct"])
+def pooled(request: pytest.FixtureRequest, place: Place, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """A pooler answers the handshake itself, with a number of its own."""
     if place.engine != "postgres":
         pytest.skip("only PostgreSQL has sessions of ours")
-    if pooled:  # it answers the handshake itself, with a number of its own
+    if request.param:
         monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
+    return bool(request.param)
+
+
+def test_behind_a_pooler_nothing_of_ours_stays_in_the_session(place: Place, pooled: bool) -> None:
     store = place.open()
     for _ in range(PREPARE_AT + 1):
         store.list_queues(limit=1)
@@ -128,14 +131,7 @@ def test_behind_a_pooler_nothing_of_ours_stays_in_the_session(
         assert session.execute("SHOW timezone").fetchone() == ("UTC",)
 
 
-@pytest.mark.parametrize("pooled", [True, False])
-def test_a_transaction_waits_and_plans_alike_behind_a_pooler(
-    place: Place, pooled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if place.engine != "postgres":
-        pytest.skip("only PostgreSQL has sessions of ours")
-    if pooled:
-        monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
+def test_a_transaction_waits_and_plans_alike_behind_a_pooler(place: Place, pooled: bool) -> None:
     engine: Any = place.open().engine
     with psycopg.connect(place.url) as strangers:
         left_alone = shown(strangers)
@@ -162,14 +158,9 @@ def shown(connection: psycopg.Connection[Any]) -> dict[str, str]:
     return dict(asked.fetchall())
 
 
-@pytest.mark.parametrize("pooled", [True, False])
 def test_a_pooler_is_told_of_once(
-    place: Place, pooled: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: Place, pooled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if place.engine != "postgres":
-        pytest.skip("only PostgreSQL has sessions of ours")
-    if pooled:
-        monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
     engine: Any = place.open().engine
     with caplog.at_level("INFO", "rota.storage"):
         for _ in range(2):

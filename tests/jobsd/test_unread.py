@@ -66,6 +66,15 @@ def states(served: Served, run_ids: list[str]) -> set[str]:
     return {served.app.control.run(run_id).state for run_id in run_ids}
 
 
+def begun_anew(serve: Serve, jobs: Jobs, served: Served) -> Served:
+    """Another process after this one; its looks are ours to ask for."""
+    served.app.stop()
+    after = serve(jobs)
+    after.app.start()
+    after.folder._loop.stop(9)
+    return after
+
+
 def look_for_long(served: Served) -> None:
     for _ in range(4):
         served.settle()
@@ -133,10 +142,7 @@ def test_nor_a_root_of_which_nothing_can_be_known(
     before = served.registered()
     disk.status[jobs.root] = errno.EACCES
     if start:
-        served.app.stop()
-        served = serve(jobs)
-        served.app.start()
-        served.folder._loop.stop(9)
+        served = begun_anew(serve, jobs, served)
     look_for_long(served)
     assert served.registered() == before
     assert served.app.problems() == ["jobs.d: cannot be read: Permission denied"]
@@ -185,10 +191,7 @@ def test_nor_a_folder_with_too_many_entries(
         (jobs.root / "etl" / f"{number}.csv").write_text("")
     monkeypatch.setattr(scan, "FOLDER_ENTRIES", 5)
     if start:
-        served.app.stop()
-        served = serve(jobs)
-        served.app.start()
-        served.folder._loop.stop(9)
+        served = begun_anew(serve, jobs, served)
     look_for_long(served)
     assert set(ALL) <= set(served.registered())
     assert "more than 5 entries" in served.error("etl")
@@ -204,10 +207,7 @@ def test_nor_a_job_past_the_limit_of_jobs(
     served = serve(jobs).load()
     jobs.sql("a")
     if start:
-        served.app.stop()
-        served = serve(jobs)
-        served.app.start()
-        served.folder._loop.stop(9)
+        served = begun_anew(serve, jobs, served)
     look_for_long(served)
     assert list(served.registered()) == ["a", "b", "c"]
     assert served.schedule("c").enabled

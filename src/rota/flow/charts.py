@@ -148,7 +148,8 @@ class ChartsControl:
         live = [one for one in self.storage.list_workers(limit=PAGE) if is_alive(one, now)]
         return {
             "workers": len(live),
-            "slots": sum(one["slots"] for one in live),
+            # One that is stopping has the slots that its runs are in, and no other.
+            "slots": sum(max(one["slots"], busy_slots(one)) for one in live),
             "running": sum(busy_slots(one) for one in live),
             "stuck": sum(one["stuck"] for one in live),
         }

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from rota.flow.workers import LIVE
 from rota.model.definition import Registered
 
 # Six heartbeats of a worker: who has not been heard of for longer is not there.
-LIVE_SECONDS = 30.0
+LIVE_SECONDS = LIVE.total_seconds()
 ORPHAN_SECONDS = 30.0
 
 

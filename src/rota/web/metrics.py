@@ -21,6 +21,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rota.flow.counters import LAG_SECONDS, OTHER, RUN_SECONDS, Spread
+from rota.flow.workers import LIVE
 from rota.model.limits import METRIC_DEPTH, METRIC_JOBS, METRIC_QUEUES
 from rota.storage.protocol import Figures
 
@@ -36,7 +37,6 @@ WAIT_SECONDS = 3.0  # for an answer; less than a scrape may take
 STALE_SECONDS = 60.0
 # A store that is slow to answer is asked less: a tenth of the time at most.
 SHARE = 10
-LIVE_SECONDS = 30.0  # six heartbeats of a worker
 RECENT_RUNS = 100
 STATES = ("waiting", "held", "queued", "running", "paused")
 STATUSES = ("ACTIVE", "PAUSED", "DISABLED", "FINISHED", "BROKEN")
@@ -178,7 +178,7 @@ class StoreFigures:
                 queues=METRIC_QUEUES + 1,
                 jobs=METRIC_JOBS,
                 recent=RECENT_RUNS,
-                live_seconds=LIVE_SECONDS,
+                live_seconds=LIVE.total_seconds(),
             )
         except Exception as fault:  # whatever it is, the page is answered
             log.debug("the store could not be asked: %s", fault)

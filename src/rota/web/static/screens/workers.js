@@ -22,7 +22,7 @@ export default function Workers() {
   const runs = new Map();
   for (const run of running.data?.items ?? []) runs.set(run.worker_id, [...(runs.get(run.worker_id) ?? []), run]);
   const live = told.filter((one) => one.alive);
-  const slots = live.reduce((sum, one) => sum + one.slots, 0);
+  const slots = live.reduce((sum, one) => sum + Math.max(one.slots, one.busy), 0);
   const busy = live.reduce((sum, one) => sum + one.busy, 0);
   return html`<${Page} title="Workers" badge=${told.length > 0 && html`<span class="muted small">${live.length} alive, ${busy} of ${slots} slots in use</span>`}>
     <div class="grid">
