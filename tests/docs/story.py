@@ -4,7 +4,7 @@ A block whose first line is "```LANGUAGE PATH" is a file; one with an absolute p
 that name in deploy/, word for word. A block "```console" has commands after `$ ` and below each
 what it answers; `…` stands for anything, and alone on a line for any lines. A command that only
 looks is repeated until it answers so. `^C` stops the latest `rota up` of the page. RUN in a command
-is the latest run. "```text" is for people alone.
+is the run that the page asked for last, whatever was due since. "```text" is for people alone.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ STOP = "^C"
 # Programs that every machine with a shell has, and the tests' own interpreter.
 PLAIN = {"cat", "cp", "ls", "mkdir", "mv", "rm", "sleep"}
 PYTHON = {"python", "pytest"}
+_ASKED_FOR = re.compile(r"^run (\S{36}) ")
 # Commands that may be repeated, because they change nothing.
 LOOKS = {"doctor", "explain", "logs", "queues", "runs", "schedules", "show", "workers"}
 
@@ -65,6 +66,7 @@ class Story:
         self.stands_for: dict[str, str] = {}
         self.ups: list[Up] = []
         self.files = self.commands = 0
+        self.run = ""
         self.before = {**os.environ}
 
     def tell(self, page: Path) -> None:
@@ -125,7 +127,7 @@ class Story:
             return
         if args[0] in ("run", "enqueue"):
             wait_until(lambda: args[1] in self.names(), f"the job {args[1]}")
-        args = [self.latest() if one == "RUN" else one for one in args]
+        args = [self.run if one == "RUN" else one for one in args]
         again = args[0] in LOOKS or (args[0] == "sql" and is_query(args[-1]))
         look(command, answer, lambda: self.answer(args), again)
         if "redo" in args:
@@ -137,7 +139,10 @@ class Story:
         told = self.cli(*args)
         if args[0] == "doctor":
             return told.out + told.err.lstrip()
-        return told.out or (told.err if told.code else "")
+        text = told.out or (told.err if told.code else "")
+        if named := _ASKED_FOR.match(text):
+            self.run = named[1]
+        return text
 
     def begin(self, command: str, args: list[str], answer: str) -> None:
         up = Up(*args)
@@ -175,11 +180,8 @@ class Story:
     def names(self) -> list[str]:
         return [one["name"] for one in self.cli("jobs", "--json").json]
 
-    def latest(self) -> str:
-        return str(self.cli("runs", "--json").json[0]["id"])
-
     def state(self) -> str:
-        return str(self.cli("runs", "--json").json[0]["state"])
+        return str(self.cli("show", self.run, "--json").json["run"]["state"])
 
 
 def sqlite(*args: str) -> str:
