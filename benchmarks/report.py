@@ -33,6 +33,8 @@ How it is measured:
   below.
 - The limits are statements written by hand, on a row with the least that a queue needs and on
   Rota's own table with all of its indexes.
+- Where a time has a limit beside it, its goal is a multiple of the limit that was measured in the
+  same benchmark, the lesser of the two. In brackets are both as they were when the goal was set.
 """
 
 
