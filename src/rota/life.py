@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from rota.flow.events import RunEvent
@@ -89,11 +90,15 @@ def open_door(app: Rota) -> Door | None:
 def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> bool:
     """What `Rota.run` promises; true if the process should start anew, once its caller has ended
     what it began itself."""
-    ending, stuck = threading.Event(), threading.Event()
+    # No Event: a handler may interrupt this thread while it holds the lock of its own wait, and
+    # would wait for that one for ever.
+    ending: SimpleQueue[None] = SimpleQueue()
+    stuck = False
 
     def renew() -> None:
-        stuck.set()
-        ending.set()
+        nonlocal stuck
+        stuck = True
+        ending.put(None)
 
     asked_at = 0.0
     worker_id: str | None = None
@@ -102,7 +107,7 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> bool:
         nonlocal asked_at
         if not asked_at:
             asked_at = time.monotonic()
-            ending.set()
+            ending.put(None)
         elif time.monotonic() - asked_at > SAME_SIGNAL_SECONDS:
             say_goodbye(app, worker_id)
             os._exit(130)
@@ -115,20 +120,26 @@ def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> bool:
     try:
         app.start(only, on_stuck=renew)
         worker_id = app.worker_id
-        # The kernel may hand a signal to any thread, and then no wait of this one ends early:
-        # the handler above runs when this one wakes by itself.
-        while not ending.wait(SIGNAL_LOOK_SECONDS):
-            pass
+        _wait_for(ending)
         log.info("stopping")
         stopping()
         app.stop()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    anew = stuck.is_set() and not asked_at  # whoever asks for an end wants no new beginning
+    anew = stuck and not asked_at  # whoever asks for an end wants no new beginning
     if anew:
         log.warning("starting anew: threads that ignore their timeout hold half of the slots")
     return anew
+
+
+def _wait_for(ending: SimpleQueue[None]) -> None:
+    """The kernel may hand a signal to any thread, and then no wait of this one ends early: the
+    handler runs when this one wakes by itself."""
+    while True:
+        with suppress(Empty):
+            ending.get(timeout=SIGNAL_LOOK_SECONDS)
+            return
 
 
 def start_anew() -> NoReturn:

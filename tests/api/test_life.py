@@ -399,6 +399,32 @@ def test_who_asks_for_an_end_gets_no_new_beginning(tmp_path: Path) -> None:
     assert (ended.stdout, ended.returncode) == ("begun\n", 0), ended.stderr
 
 
+def test_a_signal_is_heard_wherever_it_interrupts_the_wait_for_it(tmp_path: Path) -> None:
+    """Looking for it all the time, so that it comes in the middle of a look. Many times: most
+    places are harmless."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import os, signal, threading, time, rota\n"
+        "from rota import life\n"
+        "life.SIGNAL_LOOK_SECONDS = 0\n"
+        f"app = rota.Rota('sqlite:///{tmp_path / 'rota.db'}')\n"
+        "def ask():\n"
+        "    while not app.health:\n"
+        "        time.sleep(0.01)\n"
+        "    time.sleep(0.02)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "for _ in range(20):\n"
+        "    asking = threading.Thread(target=ask)\n"
+        "    asking.start()\n"
+        "    app.run(only=['scheduler'])\n"
+        "    asking.join()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_a_program_that_set_up_no_logging_says_what_it_does(tmp_path: Path) -> None:
     script = tmp_path / "quiet.py"
     script.write_text(

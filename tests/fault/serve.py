@@ -6,10 +6,10 @@ import hashlib
 import os
 import random
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import rota
@@ -44,9 +44,7 @@ def serve(
     """Run until SIGTERM, or whatever else ends it."""
     notebook = Notebook(notes, name)
     os.environ["ROTA_TEST_DATABASE"] = database
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the zygote blocked it
+    told_to_stop = hear_stop()
     with weaken(os.environ.get("ROTA_TEST_WEAKEN")), scripts_have_points():
         try:
             store = open_store(
@@ -66,13 +64,30 @@ def serve(
         if asking is not None:
             asking.start()
         # Again and again: a signal that the kernel hands to another thread interrupts no wait here.
-        while not stopping.wait(0.2):
+        while not told_to_stop(0.2):
             pass
         if asking is not None:
             asking.stop()
         app.stop()
     notebook.write("down")
     return 0
+
+
+def hear_stop() -> Callable[[float], bool]:
+    """Hear SIGTERM from now on; the answer waits for it that many seconds. Without an Event: the
+    handler would wait for ever if it interrupted a wait that holds the Event's lock."""
+    told: SimpleQueue[None] = SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda number, frame: told.put(None))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the zygote blocked it
+
+    def wait(seconds: float) -> bool:
+        try:
+            told.get(timeout=seconds)
+        except Empty:
+            return False
+        return True
+
+    return wait
 
 
 def begin(*, database: str, notes: str, name: str) -> int:

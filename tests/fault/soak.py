@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import statistics
 import threading
 import time
@@ -24,7 +23,7 @@ from rota.flow import rescue
 from rota.storage.store import open_store
 from tests.fault.campaign import UNDER_WAY, Campaign, Verdict, connect, query, until
 from tests.fault.notes import Notebook, read_notes
-from tests.fault.serve import NOT_NOW
+from tests.fault.serve import NOT_NOW, hear_stop
 
 if TYPE_CHECKING:
     from tests.fault.bench import Bench
@@ -47,9 +46,7 @@ def serve(*, database: str, notes: str, name: str, lease: str, **_: object) -> i
     """A worker and scheduler that tells how long its claims take, until SIGTERM."""
     rescue.SWEEP_EVERY = 1
     notebook = Notebook(notes, name)
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    told_to_stop = hear_stop()
     try:
         store = open_store(database)
         store.migrate()
@@ -59,7 +56,7 @@ def serve(*, database: str, notes: str, name: str, lease: str, **_: object) -> i
     except rota.Unavailable:
         return NOT_NOW
     notebook.write("up", pid=os.getpid())
-    while not stopping.wait(1.0):
+    while not told_to_stop(1.0):
         spans, taken[:] = list(taken), []
         if spans:
             notebook.write("claims", median=statistics.median(spans), most=max(spans))

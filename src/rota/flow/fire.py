@@ -88,8 +88,7 @@ class Fire:
     def _look(self) -> float:
         due = self.storage.due_schedules(self.batch, newest=self.newest, ahead=self.look_ahead)
         self.read = (self.monotonic(), due.now)
-        if not self.guard.accepts(due.now, self.monotonic()):
-            log.warning("the clock jumped to %s; nothing fires until it is confirmed", due.now)
+        if self._jumped(due.now):
             return CLOCK_RECHECK
         now = due.now
         ripe = [one for one in due.schedules if _cursor(one) <= now]
@@ -104,7 +103,10 @@ class Fire:
             self.storage.park_schedules(broken)
         if now > due.now:
             # Asked again: what was read and planned took longer than anybody should be late.
-            left = max(0.0, (now - self.storage.now()).total_seconds())
+            again = self.storage.now()
+            if self._jumped(again):
+                return CLOCK_RECHECK
+            left = max(0.0, (now - again).total_seconds())
             full = self.limited and (due.full or room <= 0)
             self.coming = Coming(plans, due.jobs, self.monotonic() + left, full)
             return min(left, self.pace)
@@ -117,6 +119,12 @@ class Fire:
             return LIMITED_PAUSE if self.limited else 0.0
         self.newest = False
         return self._until_next()
+
+    def _jumped(self, now: datetime) -> bool:
+        if self.guard.accepts(now, self.monotonic()):
+            return False
+        log.warning("the clock jumped to %s; nothing fires until it is confirmed", now)
+        return True
 
     def _plans(
         self, due: list[Schedule], now: datetime, broken: list[tuple[int, datetime, str]]
