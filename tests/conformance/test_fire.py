@@ -221,7 +221,14 @@ def test_a_parked_schedule_says_why(store: Store, clock: VirtualClock) -> None:
 def test_a_once_schedule_stays_as_a_finished_row(store: Store, clock: VirtualClock) -> None:
     put_schedule(store, kind="once", expr=clock.after("10s").isoformat())
     assert repeat(store, clock, 3) == [1, 0, 0]
-    assert store.schedule_named("schedule").next_fire_at is None
+    finished = store.schedule_named("schedule")
+    assert finished.next_fire_at is None
+    last, *_ = store.list_schedule_changes(finished.id, before=10**9, limit=1)
+    assert (last["action"], last["by"], last["reason"]) == (
+        "finish",
+        "rota",
+        "no occurrence is left",
+    )
 
 
 def test_a_schedule_fires_up_to_its_end(store: Store, clock: VirtualClock) -> None:

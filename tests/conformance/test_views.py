@@ -514,6 +514,26 @@ def test_events_tell_the_life_of_a_run(store: Store, place: Place, clock: Virtua
     assert rows[1]["detail"] == "told"
 
 
+def test_what_people_did_is_told(store: Store, place: Place, clock: VirtualClock) -> None:
+    """In the history of its schedule, also of one that is gone, and among the events."""
+    kept, gone = put_schedule(store, name="kept"), put_schedule(store, name="gone")
+    clock.advance("1s")
+    store.pause_schedule("kept", "a reason", ME)
+    store.drop_schedule("gone", None, ME)
+    changes = view(place, "schedule_changes", "ORDER BY id")
+    assert [(row["schedule_id"], row["schedule_name"], row["action"]) for row in changes] == [
+        (kept.id, "kept", "create"),
+        (gone.id, "gone", "create"),
+        (kept.id, "kept", "pause"),
+        (gone.id, "gone", "drop"),
+    ]
+    assert (changes[2]["changed_by"], changes[2]["reason"]) == (ME.by, "a reason")
+    assert changes[2]["changed_at"] == clock()
+    (paused,) = view(place, "events", "WHERE kind = 'pause_schedule'")
+    assert (paused["name"], paused["run_id"], paused["attempt"]) == ("kept", None, None)
+    assert paused["detail"] == f"{ME.by} via {ME.via}: a reason"
+
+
 def test_queues_tell_what_lies_in_them(store: Store, place: Place, clock: VirtualClock) -> None:
     oldest = clock()
     enqueue(store)
@@ -614,6 +634,8 @@ QUESTIONS = [
     "occurrences WHERE schedule_id = 7 ORDER BY occurrence DESC LIMIT 50",
     "occurrences WHERE schedule_name = 's' LIMIT 50",
     "occurrences WHERE job_name = 'job' LIMIT 50",
+    "schedule_changes WHERE schedule_id = 7 ORDER BY id DESC LIMIT 50",
+    "schedule_changes WHERE schedule_name = 's' LIMIT 50",
     "schedules WHERE name = 's'",
     "schedules WHERE job_name = 'job' LIMIT 50",
     "runs WHERE schedule_id = 7 ORDER BY seq DESC LIMIT 50",

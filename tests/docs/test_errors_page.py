@@ -60,7 +60,10 @@ def test_every_action_of_the_audit_is_there() -> None:
         *re.findall(r'record_action\(\s*(?:self\.actor|actor\(\)), "(\w+)"', code),
         *re.findall(r'_audited\(\s*"(\w+)"', code),
         *(f"{one}_schedule" for one in re.findall(r'record_change\(tx, \w+, \w+, "(\w+)"', code)),
-        *(f"{one}_schedule" for one in re.findall(r'record_changes\(.*?, actor, "(\w+)"\)', code)),
+        *(
+            f"{one}_schedule"
+            for one in re.findall(r'record_changes\(.*?, (?:actor|SYSTEM), "(\w+)"', code)
+        ),
         *re.findall(r'"((?:pause|resume)_(?:dispatch|run))"', code),
     }
     assert len(found) > 18

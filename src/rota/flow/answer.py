@@ -45,10 +45,12 @@ class Answer:
         self.interval = min(interval, LONGEST_INTERVAL)
 
     def step(self) -> float:
-        """0.0 while there may be more. Rows that others are just answering are not waited for."""
+        """0.0 while there may be more. Rows are answered in their order: while somebody else is
+        at one, those behind it are left to him, or to the next look."""
         asked = self.storage.asked(limit=BATCH)
         answered = [self._answer(one) for one in asked]
-        return 0.0 if len(asked) == BATCH and any(answered) else self.interval
+        more = len(asked) == BATCH or not all(answered)
+        return 0.0 if more and any(answered) else self.interval
 
     def _answer(self, asked: Asked) -> bool:
         kept = redact_text(asked.statement)

@@ -16,7 +16,7 @@ from rota.model.sql_lexer import lex
 
 VIEWS: Final = (
     "jobs", "job_queue", "job_runs", "schedules", "occurrences", "runs", "attempts", "steps",
-    "events", "workers", "queues", "dead",
+    "events", "workers", "queues", "dead", "schedule_changes",
 )  # fmt: skip
 
 VIEWS_LISTED: Final = ", ".join(VIEWS)

@@ -1190,8 +1190,12 @@ SELECT id, statement, requested_by, role FROM {views}control
  WHERE status = 'asked' ORDER BY id LIMIT :limit;
 
 -- name: lock_asked_row
--- No row: it is answered, or somebody is just doing so.
-SELECT id FROM {views}control WHERE id = :id AND status = 'asked' FOR UPDATE SKIP LOCKED;
+-- No row: it is answered, or somebody is just doing so, or the turn of one before it. What is asked
+-- for one after the other is done in that order, whoever does it.
+SELECT id FROM {views}control
+ WHERE id = :id AND status = 'asked'
+   AND NOT EXISTS (SELECT 1 FROM {views}control WHERE status = 'asked' AND id < :id)
+   FOR UPDATE SKIP LOCKED;
 
 -- name: answer_row
 UPDATE {views}control

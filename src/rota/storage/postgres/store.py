@@ -103,7 +103,8 @@ class PostgresStore(Store):
         for plan in sorted(plans, key=lambda plan: plan.schedule.id):
             slot = plan.schedule.slot
             alone = slot is None or first[slot] is plan
-            if len(plan.runs) != 1 or plan.stretches or not alone:
+            ends = plan.next_fire_at is None
+            if len(plan.runs) != 1 or plan.stretches or ends or not alone:
                 continue
             row = run_row(0, plan.schedule, plan.runs[0], jobs.get(plan.schedule.job), owns=True)
             row["key"] = None if slot is None else f"o/{slot}"

@@ -20,6 +20,7 @@ from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.base import Script
+from rota.storage.scripts.changes import SYSTEM, record_changes
 
 
 class AlreadyFired(StorageError):
@@ -124,6 +125,9 @@ class FireScript(Script):
         if tx.changed("insert_occurrences", ledger) != len(ledger):
             raise AlreadyFired("an occurrence is in the ledger already")
         tx.many("insert_fired_runs", made)
+        finished = [(plan.schedule, None, None) for plan in won if plan.next_fire_at is None]
+        if finished:
+            record_changes(tx, finished, SYSTEM, "finish", "no occurrence is left")
         outcomes: Counter[str] = Counter()
         for row in ledger:
             outcomes[row["outcome"]] += MISSED_COUNT if row["count"] is None else row["count"]

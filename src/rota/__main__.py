@@ -1,0 +1,7 @@
+"""`python -m rota` is `rota`."""
+
+import sys
+
+from rota.cli.main import main
+
+sys.exit(main())
