@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ BACKLOG = "12/1m"
 DAY_MINUTES = 1_440
 VICTIM_MILLISECONDS = 20
 STRANGER_MILLISECONDS = 5_000
+LOCK_SECONDS = 10.0  # for longer than this nobody holds a write lock who is awake
 
 
 def begin(campaign: Campaign, **told: Any) -> None:
@@ -244,17 +245,35 @@ def sleepers_past_retention(campaign: Campaign, times: int, bench: Bench) -> Ver
     # The rows are gone: who began twice is seen in the notes, by I4.
     campaign.without = {"I1", "I2"}
     begin(campaign, client=False)
-    for _ in range(times):
+    slept = 0
+    while slept < times:
         place = campaign.luck.randrange(PROCESSES)
         campaign.kill(place)
         point = f"read.due_schedules.after:{campaign.luck.randrange(2, 6)}"
         child = campaign.start_at(place, environment={"ROTA_STOP_AT": point}, client=False)
         campaign.wait_note("point", by=child.name)
-        wait_until_pruned(campaign)
+        if others_can_write(campaign):
+            wait_until_pruned(campaign)
+            campaign.tally("sleep past retention")
+            slept += 1
         campaign.thaw(child)
-        campaign.tally("sleep past retention")
         campaign.pass_time(0.5, 1.0)
     return campaign.finish()
+
+
+def others_can_write(campaign: Campaign) -> bool:
+    """False if another thread of the sleeper had SQLite's only write lock when all of them were
+    stopped: nobody writes until it wakes, so nothing can be deleted meanwhile."""
+    if not campaign.database.startswith("sqlite"):
+        return True
+    path = campaign.database.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        connection.execute("ROLLBACK")
+    return True
 
 
 def wait_until_pruned(campaign: Campaign) -> None:
