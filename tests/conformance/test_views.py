@@ -426,7 +426,8 @@ def test_the_status_of_a_schedule_is_the_one_that_rota_shows(
     assert {name: row["status"] for name, row in rows.items()} == shown
     assert len(set(shown.values())) == 5
     assert rows["active"]["next_fire_at"] == clock.after("10s")
-    assert rows["waits"]["next_fire_at"] is rows["finished"]["next_fire_at"] is None
+    for name in ("waits", "finished", "paused", "disabled"):
+        assert rows[name]["next_fire_at"] is None
     assert (rows["paused"]["paused_by"], rows["paused"]["paused_reason"]) == (ME.by, "by hand")
 
 

@@ -43,3 +43,34 @@ SELECT finished_at, 'job.cancelled', id, job, attempt, coalesce(error, reason)
 UNION ALL
 SELECT at, action, NULL, thing, NULL, by || ' via ' || via || coalesce(': ' || reason, '')
   FROM {prefix}audit;
+
+CREATE OR REPLACE VIEW {views}schedules AS
+SELECT id,
+       name,
+       job AS job_name,
+       kind,
+       expr,
+       timezone,
+       CASE WHEN error IS NOT NULL THEN 'BROKEN' WHEN NOT enabled THEN 'DISABLED'
+            WHEN paused THEN 'PAUSED' WHEN next_fire_at IS NULL THEN 'FINISHED'
+            ELSE 'ACTIVE' END AS status,
+       enabled,
+       paused,
+       paused_by,
+       paused_at,
+       paused_reason,
+       -- None while it is held, or counts from the end of a run that goes on.
+       CASE WHEN enabled AND NOT paused AND next_fire_at < '9999-01-01Z' THEN next_fire_at END AS next_fire_at,
+       last_fired_at,
+       overlap,
+       queue_max,
+       on_error,
+       pause_after,
+       catch_up,
+       starts_at,
+       ends_at,
+       owner,
+       created_at,
+       state,
+       error
+  FROM {prefix}schedules;

@@ -66,3 +66,42 @@ SELECT strftime('%Y-%m-%d %H:%M:%S', at / 1000000, 'unixepoch')
            || printf('.%06dZ', at % 1000000),
        action, NULL, thing, NULL, by || ' via ' || via || coalesce(': ' || reason, '')
   FROM {prefix}audit;
+
+DROP VIEW {views}schedules;
+CREATE VIEW {views}schedules AS
+SELECT id,
+       name,
+       job AS job_name,
+       kind,
+       expr,
+       timezone,
+       CASE WHEN error IS NOT NULL THEN 'BROKEN' WHEN NOT enabled THEN 'DISABLED'
+            WHEN paused THEN 'PAUSED' WHEN next_fire_at IS NULL THEN 'FINISHED'
+            ELSE 'ACTIVE' END AS status,
+       enabled,
+       paused,
+       paused_by,
+       strftime('%Y-%m-%d %H:%M:%S', paused_at / 1000000, 'unixepoch')
+           || printf('.%06dZ', paused_at % 1000000) AS paused_at,
+       paused_reason,
+       -- None while it is held, or counts from the end of a run that goes on.
+       CASE WHEN enabled AND NOT paused AND next_fire_at < 253370764800000000
+            THEN strftime('%Y-%m-%d %H:%M:%S', next_fire_at / 1000000, 'unixepoch')
+                 || printf('.%06dZ', next_fire_at % 1000000) END AS next_fire_at,
+       strftime('%Y-%m-%d %H:%M:%S', last_fired_at / 1000000, 'unixepoch')
+           || printf('.%06dZ', last_fired_at % 1000000) AS last_fired_at,
+       overlap,
+       queue_max,
+       on_error,
+       pause_after,
+       catch_up,
+       strftime('%Y-%m-%d %H:%M:%S', starts_at / 1000000, 'unixepoch')
+           || printf('.%06dZ', starts_at % 1000000) AS starts_at,
+       strftime('%Y-%m-%d %H:%M:%S', ends_at / 1000000, 'unixepoch')
+           || printf('.%06dZ', ends_at % 1000000) AS ends_at,
+       owner,
+       strftime('%Y-%m-%d %H:%M:%S', created_at / 1000000, 'unixepoch')
+           || printf('.%06dZ', created_at % 1000000) AS created_at,
+       state,
+       error
+  FROM {prefix}schedules;
