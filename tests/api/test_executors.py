@@ -29,7 +29,7 @@ SOURCE = """
     import threading
 
     from rota.errors import Invalid
-    from rota.executors.protocol import Statement
+    from rota.executors.protocol import Ask, Statement
     from rota.model.outcome import Outcome
 
     begun = threading.Event()
@@ -59,6 +59,8 @@ SOURCE = """
             if run.job == "rude":
                 raise RuntimeError("no statements today")
             statements = [Statement(sql=sql, params=params)]
+            if run.job == "asking":
+                statements.append(Ask(f"PAUSE SCHEDULE nightly REASON '{run.state}'"))
             if run.job == "broken":
                 sql = "INSERT INTO no_such_table VALUES (:run_id, :state)"
                 statements.append(Statement(sql=sql, params=params))
@@ -87,7 +89,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def app(package: Any, make_app: Callable[..., rota.Rota], database: str) -> rota.Rota:
     made = make_app(max_lost=1)
-    for name in ("work", "fail", "wait", "broken", "rude"):
+    for name in ("work", "fail", "wait", "broken", "rude", "asking"):
         made.add_job(Job(name=name, executor="tally", spec={"does": name}))
     made.load()
     with plain(database) as connection:
@@ -175,6 +177,17 @@ def test_an_end_after_redo_leaves_a_row_of_its_own(
     assert tally() == [(made.id, "succeeded")] * 2
 
 
+def test_an_end_asks_for_a_statement(app: rota.Rota, watch: Watch, tally: Tally) -> None:
+    """Done after the end that asked for it, once, by whoever runs."""
+    app.schedule("nightly", job="work", every="1d")
+    app.start()
+    made = app.enqueue("asking")
+    watch.end(made.id)
+    wait_until(lambda: app.control.schedule("nightly").paused, "the pause")
+    assert app.control.schedule("nightly").paused_reason == "succeeded"
+    assert tally() == [(made.id, "succeeded")]
+
+
 @pytest.mark.parametrize(
     ("job", "detail"), [("broken", "no_such_table"), ("rude", "no statements")]
 )
@@ -213,7 +226,7 @@ def test_the_executor_refuses_a_job_it_cannot_run(app: rota.Rota) -> None:
         rota.Invalid, match="executor 'broken' of package 'rota-tally' could not be"
     ):
         app.add_job(Job(name="missing", executor="broken"))
-    assert {job.name for job in app.jobs()} == {"work", "fail", "wait", "broken", "rude"}
+    assert {job.name for job in app.jobs()} == {"work", "fail", "wait", "broken", "rude", "asking"}
 
 
 def test_a_process_without_the_package_leaves_its_runs_alone(

@@ -33,9 +33,17 @@ class Statement:
     params: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A statement of Rota's own, such as `PAUSE SCHEDULE nightly`: asked for together with the
+    settle of a terminal run, and done by any process once that is committed."""
+
+    statement: str
+
+
 @runtime_checkable
 class HearsTermination(Protocol):
     """An executor that adds to the last transaction of a run: success, death, cancel, rescue."""
 
-    def on_terminated(self, run: Run) -> Sequence[Statement]:
-        """Statements that commit with the settle; none are run if the settle was fenced out."""
+    def on_terminated(self, run: Run) -> Sequence[Statement | Ask]:
+        """What commits with the settle; nothing does if the settle was fenced out."""

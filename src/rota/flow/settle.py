@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import Invalid, Unavailable, Unknown
-from rota.executors.protocol import HearsTermination
+from rota.executors.protocol import Ask, HearsTermination
 from rota.flow.counters import Counters
 from rota.flow.events import Events, run_event
 from rota.model.job import Job
@@ -237,7 +237,10 @@ def retry_of(run: Claimed, job: Job | None) -> Retry:
 
 
 def asking(hearer: HearsTermination) -> OnTerminated:
-    def ask(run: Run) -> list[tuple[str, dict[str, Any]]]:
-        return [(statement.sql, statement.params) for statement in hearer.on_terminated(run)]
+    def ask(run: Run) -> list[tuple[str | None, dict[str, Any]]]:
+        return [
+            (None, {"statement": one.statement}) if isinstance(one, Ask) else (one.sql, one.params)
+            for one in hearer.on_terminated(run)
+        ]
 
     return ask

@@ -1185,6 +1185,10 @@ SELECT id, at, by, via, action, thing, reason, before, after FROM {prefix}audit
 
 ------------------------------------------------------------------------------- control rows
 
+-- name: ask
+-- Who asks is told by a trigger: whoever this process is connected as.
+INSERT INTO {views}control (statement) VALUES (:statement);
+
 -- name: asked_rows
 SELECT id, statement, requested_by, role FROM {views}control
  WHERE status = 'asked' ORDER BY id LIMIT :limit;

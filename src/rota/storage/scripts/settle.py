@@ -23,8 +23,9 @@ from rota.storage.scripts.react import ReactScript
 
 BLOCKED_SECONDS = 3.0
 
-# Asked inside the last transaction of a run: the (SQL, parameters) to commit with it.
-OnTerminated = Callable[[Run], Sequence[tuple[str, dict[str, Any]]]]
+# Asked inside the last transaction of a run: the (SQL, parameters) to commit with it; without SQL,
+# the statement of a control row.
+OnTerminated = Callable[[Run], Sequence[tuple[str | None, dict[str, Any]]]]
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -133,7 +134,10 @@ class SettleScript(AdmitScript, ReactScript):
         try:
             with tx.savepoint():
                 for sql, params in on_terminated(run):
-                    tx.text(sql, params)
+                    if sql is None:
+                        tx.all("ask", requested_by=f"run {run.id}", **params)
+                    else:
+                        tx.text(sql, params)
         except Exception as fault:
             tx.many(
                 "insert_events",

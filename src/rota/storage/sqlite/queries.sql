@@ -822,6 +822,9 @@ SELECT id, at, by, via, action, thing, reason, before, after FROM {prefix}audit
 
 ------------------------------------------------------------------------------- control rows
 
+-- name: ask
+INSERT INTO {views}control (statement, requested_by) VALUES (:statement, :requested_by);
+
 -- name: asked_rows
 SELECT id, statement, requested_by, role FROM {views}control
  WHERE status = 'asked' ORDER BY id LIMIT :limit;
