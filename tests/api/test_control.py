@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -121,6 +124,60 @@ def test_what_is_shown_of_a_run_holds_no_secret(driven: Driven) -> None:
     assert secret not in repr(shown)
     assert "[redacted]" in repr(shown)
     assert secret in driven.store.run(made.id).args
+
+
+def test_no_schedule_leaves_with_its_secrets(driven: Driven) -> None:
+    @driven.app.job()
+    def send(to: str, password: str = "", tries: int = 1) -> None: ...
+
+    control, secret = driven.control, "hunter2222"
+    told = {"to": f"smtp://me:{secret}@mail", "password": secret}
+    driven.app.schedule("nightly", job="send", every="1h", args=told)
+    driven.app.load()
+    shown: dict[str, Callable[[], Any]] = {
+        "schedule": lambda: control.schedule("nightly"),
+        "schedules": lambda: control.schedules(),
+        "find_schedules": lambda: control.find_schedules(),
+        "schedules_of": lambda: control.schedules_of(control.find_jobs()),
+        "explain": lambda: control.explain("nightly"),
+        "put_schedule": lambda: control.put_schedule(driven.store.schedule_named("nightly")),
+        "pause": lambda: control.pause("nightly"),
+        "resume": lambda: control.resume("nightly"),
+    }
+    giving = {
+        name
+        for name, method in inspect.getmembers(Control, inspect.isfunction)
+        if {"Schedule", "Explanation"} & set(re.findall(r"\w+", method.__annotations__["return"]))
+        and not name.startswith("_")
+    }
+    assert giving == set(shown)
+    for name, ask in shown.items():
+        told_of = repr(ask())
+        assert "[redacted]" in told_of, name
+        assert secret not in told_of, name
+    assert driven.store.schedule_named("nightly").args == told
+
+
+def test_who_edits_what_was_shown_keeps_the_secrets(driven: Driven) -> None:
+    @driven.app.job()
+    def send(to: str, password: str = "") -> None: ...
+
+    control, store = driven.control, driven.store
+    driven.app.schedule("nightly", job="send", every="1h", args={"to": "a", "password": "old"})
+    driven.app.load()
+    seen = control.schedule("nightly")
+    control.put_schedule(replace(seen, expr="2h"), version=seen.version)
+    assert store.schedule_named("nightly").args == {"to": "a", "password": "old"}
+    with pytest.raises(rota.Conflict, match="was changed since you read it"):
+        control.put_schedule(replace(seen, expr="3h"), version=seen.version)
+    # Whoever changes a secret meanwhile changes nothing that the other one saw or sends.
+    seen = control.schedule("nightly")
+    control.put_schedule(replace(seen, args={"to": "a", "password": "new"}), version=seen.version)
+    saved = control.put_schedule(replace(seen, expr="3h"), version=seen.version)
+    assert (saved.expr, saved.args) == ("3h", {"to": "a", "password": "[redacted]"})
+    assert store.schedule_named("nightly").args == {"to": "a", "password": "new"}
+    with pytest.raises(rota.Invalid, match=r"'copy': argument password is \[redacted\]"):
+        control.put_schedule(replace(seen, name="copy"))
 
 
 def test_of_a_secret_that_stands_where_an_error_is_cut_nothing_is_shown(

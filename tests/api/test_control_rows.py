@@ -92,7 +92,7 @@ def test_a_run_is_made_and_executed(app: rota.Rota, ask: Ask) -> None:
                        WITH SCHEDULE OPTIONS (args = '{"api_token": "hush-hush"}')""")
     assert created["status"] == "done"
     assert "hush-hush" not in str(created)
-    assert app.control.schedule("t").args == {"api_token": "hush-hush"}
+    assert app.storage.schedule_named("t").args == {"api_token": "hush-hush"}
 
 
 def test_what_cannot_be_done_is_answered_with_its_error(app: rota.Rota, ask: Ask) -> None:

@@ -163,10 +163,10 @@ def test_what_is_hidden_stays_as_it_was(driven: Driven, sql: Sql) -> None:
     told = re.findall(r"args = '(.*?)'", shown["create_statement"])[0]
     assert "t0p" not in told
     sql(f"ALTER SCHEDULE s SET args = '{told}', EVERY '2h'")
-    altered = driven.control.schedule("s")
+    altered = driven.store.schedule_named("s")
     assert (altered.args, altered.expr) == ({"api_token": "t0p"}, "2h")
     sql("""ALTER SCHEDULE s SET args = '{"api_token": "[redacted]", "fail": true}'""")
-    assert driven.control.schedule("s").args == {"api_token": "t0p", "fail": True}
+    assert driven.store.schedule_named("s").args == {"api_token": "t0p", "fail": True}
 
 
 def test_an_edit_undoes_nobody_elses(

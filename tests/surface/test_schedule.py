@@ -71,6 +71,18 @@ def test_an_edit_changes_only_what_it_names(cli: Cli, store: Control) -> None:
     assert "is unchanged" in cli("schedule", "nightly", "--overlap", "wait").out
 
 
+def test_an_edit_keeps_the_secrets_and_tells_a_new_one(cli: Cli, store: Control) -> None:
+    told = ("schedule", "hello", "--arg", "name=Ada", "--arg")
+    cli(*told, "api_token=t0p-secret", "--job", "greet", "--every", "5m")
+    assert "is changed" in cli("schedule", "hello", "--every", "6m").out
+    assert "is unchanged" in cli("schedule", "hello", "--every", "6m").out
+    assert "is unchanged" in cli(*told, "api_token=t0p-secret").out
+    assert "is changed" in cli(*told, "api_token=another-one").out
+    made = cli("run", "hello", "--json").json["id"]
+    assert "another-one" in store.storage.run(made).args
+    assert "another-one" not in cli("show", "hello", "--json").out
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_an_edit_undoes_nobody_elses(
     cli: Cli, store: Control, there: bool, monkeypatch: pytest.MonkeyPatch

@@ -161,12 +161,12 @@ def test_an_edit_that_sends_back_what_was_shown_keeps_the_secrets(
     shown["given"]["auth"]["as"] = "you"
     ok(client.patch(path, json={"args": shown}, headers=match))
     kept = {"given": {"to": dsn, "auth": {"token": "t0p", "as": "you"}}}
-    assert working.app.control.schedule("deep").args == kept
+    assert working.app.storage.schedule_named("deep").args == kept
     shown["given"]["to"] = shown["given"]["to"].replace("/shop", "/other")
     refused = client.patch(path, json={"args": shown}, headers=match)
     assert problem(refused) == (422, "invalid")
     assert "argument given.to is [redacted] in part" in refused.json()["detail"]
-    assert working.app.control.schedule("deep").args == kept
+    assert working.app.storage.schedule_named("deep").args == kept
 
 
 def test_a_schedule_with_sql_of_its_own_keeps_its_job(working: Site) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from rota.errors import Invalid
 from rota.flow.workers import is_alive, is_stopping
 from rota.model.limits import PAGE, check_whole
+from rota.model.redact import redact_schedule
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
 
@@ -129,7 +130,7 @@ class ChartsControl:
             limit=limit,
         )
         following = f"{found[-1][0]}:{found[-1][1].name}" if len(found) == limit else None
-        return [schedule for _, schedule in found], following
+        return [redact_schedule(schedule) for _, schedule in found], following
 
     def _fire_lag(self) -> dict[str, Any]:
         """Seconds between an occurrence and its run, over the newest runs of schedules."""

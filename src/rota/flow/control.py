@@ -1,7 +1,8 @@
 """What an operator may do: the admin object behind every surface.
 
-Everything here is audited, and what leaves here is redacted. The command line, HTTP, SQL and
-the dashboard call these functions and add nothing to them.
+Everything here is audited, and what leaves here is redacted: runs, schedules and rows. (A `Job` has
+its body as runs need it; no surface shows that.) The command line, HTTP, SQL and the dashboard
+call these functions and add nothing to them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from rota.model.limits import (
 from rota.model.options import named
 from rota.model.policies import CATCH_UP, choose
 from rota.model.records import job_record
-from rota.model.redact import redact_columns, redact_text, restore_hidden
+from rota.model.redact import redact_columns, redact_schedule, redact_text, restore_hidden
 from rota.model.result import Result
 from rota.model.retention import Retention
 from rota.model.run import Run
@@ -121,10 +122,11 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
     def schedules(
         self, *, after: str = "", job: str | None = None, limit: int = PAGE
     ) -> list[Schedule]:
-        return self.storage.list_schedules(after=after, job=job, limit=page_size(limit))
+        found = self.storage.list_schedules(after=after, job=job, limit=page_size(limit))
+        return [redact_schedule(one) for one in found]
 
     def schedule(self, name: str) -> Schedule:
-        return self.storage.schedule_named(name)
+        return redact_schedule(self.storage.schedule_named(name))
 
     def schedule_name(self, schedule_id: int) -> str | None:
         """The name of a schedule by its number; None if there is none."""
@@ -230,10 +232,12 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         SQL job of the schedule's own, saved with it. `new` refuses a name that is taken,
         `version` a schedule that somebody else changed since it had that version, and
         `job_version` one whose SQL job was. Arguments that come back as they were shown keep what
-        is hidden in them."""
+        is hidden in them, as it is now."""
         before = None if new else self._schedule_or_none(schedule.name)
         if before is not None:
             self._refuse_to_leave_sql(before, schedule.job)
+            if version == redact_schedule(before).version:
+                version = before.version  # who edits it has seen it without its secrets
         with named(f"schedule {schedule.name!r}"):
             args = restore_hidden(schedule.args, {} if before is None else before.args)
         if before is not None and args != schedule.args:
@@ -244,7 +248,7 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
             schedule, self.actor, job, new=new, version=version, job_version=job_version
         )
         self.changed()
-        return saved
+        return redact_schedule(saved)
 
     def _schedule_or_none(self, name: str) -> Schedule | None:
         try:
@@ -267,7 +271,7 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         """Stop the fires of a schedule until it is resumed; runs already made go on."""
         paused = self.storage.pause_schedule(name, told_reason(reason), self.actor)
         self.changed()
-        return paused
+        return redact_schedule(paused)
 
     def resume(
         self, name: str, reason: str | None = None, *, catch_up: str | None = None
@@ -280,7 +284,7 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
             name, told_reason(reason), self.actor, catch_up=catch_up
         )
         self.changed()
-        return resumed
+        return redact_schedule(resumed)
 
     def drop(self, name: str, reason: str | None = None) -> None:
         """Remove a schedule, and a SQL job of its own; its ledger, changes and runs stay. That of
@@ -302,11 +306,16 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
 
     def explain(self, name: str, *, count: int = 5) -> Explanation:
         """A schedule in words, its next times, and what keeps it from running now."""
-        return explain(self.storage, name, check_whole(count, "count", 1, PAGE))
+        told = explain(self.storage, name, check_whole(count, "count", 1, PAGE))
+        return replace(
+            told,
+            schedule=redact_schedule(told.schedule),
+            reasons=[redact_text(reason) for reason in told.reasons],
+        )
 
     def why(self, name: str, at: object) -> str:
         """What became of the occurrence of a schedule at an instant."""
-        return why(self.storage, name, parse_instant(at, "at"))
+        return redact_text(why(self.storage, name, parse_instant(at, "at")))
 
     def pause_queue(self, name: str, reason: str | None = None) -> None:
         self.storage.pause_queue(check_name(name, "queue"), told_reason(reason), self.actor)

@@ -15,7 +15,7 @@ from rota.errors import Invalid
 from rota.flow.look import DEAD_LOOKED, group_of
 from rota.model.job import Job
 from rota.model.limits import METRIC_DEPTH, PAGE, check_whole
-from rota.model.redact import redact_columns
+from rota.model.redact import redact_columns, redact_schedule
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
 
@@ -57,7 +57,11 @@ class ListsControl:
     def schedules_of(self, jobs: Iterable[Job]) -> dict[str, tuple[int, list[Schedule]]]:
         """How many schedules each job has, and the first few of them, by the job's name."""
         names = [job.name for job in jobs][:PAGE]
-        return self.storage.schedules_of_jobs(names, each=SCHEDULES_OF_ONE)
+        found = self.storage.schedules_of_jobs(names, each=SCHEDULES_OF_ONE)
+        return {
+            job: (count, [redact_schedule(one) for one in some])
+            for job, (count, some) in found.items()
+        }
 
     def good_since(self, jobs: Iterable[Job]) -> dict[str, datetime | None]:
         """Since when there is the version that runs, by the job's name: of a broken job the last

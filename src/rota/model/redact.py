@@ -19,6 +19,7 @@ from typing import Any
 from rota.errors import Invalid
 from rota.model.limits import clip
 from rota.model.run import Run
+from rota.model.schedule import Schedule
 from rota.model.secrets import HIDDEN, NO_SECRETS, Secrets, is_worth_hiding, known
 
 SHAPE_LENGTH = 4_096  # of what is found by its shape
@@ -306,3 +307,15 @@ def redact_args(run: Run) -> Run:
         reason=None if run.reason is None else redact_text(run.reason),
         result=None if run.result is None else redact_json(run.result),
     )
+
+
+def redact_schedule(schedule: Schedule) -> Schedule:
+    """A schedule as it may be shown; its version is that of what is shown."""
+    told = {
+        name: redact_text(text)
+        for name in ("state", "error", "paused_reason")
+        if (text := getattr(schedule, name)) is not None
+    }
+    if not schedule.args and not told:
+        return schedule
+    return schedule.like(args=redact(dict(schedule.args)), **told)
