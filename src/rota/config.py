@@ -17,6 +17,7 @@ from rota.errors import Invalid
 from rota.executors.targets import STORE, kind_of
 from rota.model.cron import parse_zone
 from rota.model.duration import format_duration, parse_duration
+from rota.model.environment import Stray, strays
 from rota.model.limits import ALLOWED_NETWORKS, NAME, check_name, check_schema_name, check_whole
 from rota.model.redact import passwords_in, secret_values
 from rota.model.retention import RETENTION
@@ -140,6 +141,9 @@ def load_settings(
     know(secret_values(os.environ))
     told = _from_file(file)
     outside = os.environ if environment is None else environment
+    for stray in stray_variables(outside):
+        if stray.meant:
+            raise Invalid(f"variable {stray.name} sets nothing; {stray.fix}")
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     # Each switch by itself: one that is set elsewhere does not take the others along.
     switches = [told.get("executors"), _switches(outside), given.get("executors")]
@@ -384,6 +388,19 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         for name in names
         if f"ROTA_{name.upper()}" in environment
     }
+
+
+def stray_variables(environment: Mapping[str, str]) -> list[Stray]:
+    """Variables that begin as ours do, and set nothing."""
+    names = {one.name for one in fields(Settings)} - _TABLES
+    switches = {f"executors_{one.name}" for one in fields(Executors)}
+    tables = {
+        "scheduler": {one.name for one in fields(Scheduler)},
+        "retention": set(RETENTION),
+        "executors": set[str](),  # the switches have variables
+        "targets": None,
+    }
+    return strays(environment, names | switches, tables)
 
 
 def _switches(environment: Mapping[str, str]) -> dict[str, str]:

@@ -478,6 +478,24 @@ def test_wrong_settings_exit_2(cli: Cli) -> None:
     assert "did you mean 'slots'?" in answer.error
 
 
+def test_a_variable_that_sets_nothing(sqlite: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("ROTA_HOSTNAME", "shop")
+    monkeypatch.setenv("ROTA_SLOTS", "3")
+    found = sqlite.findings("settings")
+    assert [(one["status"], one["says"]) for one in found[1:]] == [
+        ("warning", "variable ROTA_HOSTNAME sets nothing"),
+        ("warning", "variable ROTA_SERVICE_HOST sets nothing"),
+    ]
+    assert found[1]["fix"] == "did you mean ROTA_HOST?"
+    assert "ROTA_SLOTS" in found[0]["says"]
+    assert "ROTA_SERVICE_HOST" not in found[0]["says"]
+    monkeypatch.setenv("ROTA_SCHEDULER_PACE", "bogus")
+    answer = sqlite.cli("doctor")
+    assert answer.code == 2
+    assert "variable ROTA_SCHEDULER_PACE sets nothing" in answer.error
+
+
 def test_a_store_of_another_version_exits_2(sqlite: Patient) -> None:
     connection = sqlite3.connect("rota.db")
     connection.execute("UPDATE _rota_meta SET value = '99' WHERE key = 'schema_version'")

@@ -108,6 +108,21 @@ def fresh_modules() -> Iterator[None]:
             del sys.modules[name]
 
 
+def test_a_variable_that_sets_nothing_is_told_or_refused(
+    folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_SERVICE_HOST", "10.0.0.1")
+    up = Up("shop:app")
+    up.wait_for("warning: variable ROTA_SERVICE_HOST sets nothing")
+    up.wait_for("tick", "started")
+    assert up.stop()[0] == 0
+    monkeypatch.setenv("ROTA_SLOTT", "3")
+    for args in (["up"], ["up", "shop:app"]):
+        answer = cli(*args)
+        assert answer.code == 2
+        assert "variable ROTA_SLOTT sets nothing; did you mean ROTA_SLOTS?" in answer.err
+
+
 def test_it_works_says_so_and_stops_at_sigterm(folder: Path, cli: Cli) -> None:
     up = Up("shop:app", "--slots", "3", "--queue", "default")
     started = up.wait_for("tick", "started")

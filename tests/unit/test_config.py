@@ -12,7 +12,15 @@ import pytest
 
 from rota import config
 from rota.app import Rota
-from rota.config import Executors, Scheduler, Settings, Switch, load_settings, make_settings
+from rota.config import (
+    Executors,
+    Scheduler,
+    Settings,
+    Switch,
+    load_settings,
+    make_settings,
+    stray_variables,
+)
 from rota.errors import Invalid
 
 
@@ -163,6 +171,48 @@ def test_unknown_names_are_refused_with_a_suggestion(file: Path, text: str, mess
     assert str(caught.value).removeprefix(f"{file}: ").startswith(message)
 
 
+IN_FILE = "there is no variable for it: write it into rota.toml, "
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("ROTA_SLOTT", "did you mean ROTA_SLOTS?"),
+        ("ROTA_DATABASE_URL", "did you mean ROTA_DATABASE?"),
+        ("ROTA_EXECUTORS_SHEL", "did you mean ROTA_EXECUTORS_SHELL?"),
+        ("ROTA_SCHEDULER_PACE", IN_FILE + "[scheduler] pace = …"),
+        ("ROTA_SCHEDULER__ENABLE", IN_FILE + "[scheduler] enabled = …"),
+        ("ROTA_RETENTION_DEAD", IN_FILE + "[retention] dead = …"),
+        ("ROTA_RETENTION", IN_FILE + "[retention] …"),
+        ("ROTA_EXECUTORS", IN_FILE + "[executors] …"),
+        ("ROTA_TARGETS_SHOP", IN_FILE + "[targets] shop = …"),
+    ],
+)  # fmt: skip
+def test_a_variable_that_was_meant_as_a_setting_is_refused(file: Path, name: str, fix: str) -> None:
+    file.write_text("")
+    with pytest.raises(Invalid) as caught:
+        load_settings(file=file, environment={name: "3"})
+    assert str(caught.value) == f"variable {name} sets nothing; {fix}"
+
+
+def test_variables_of_others_change_nothing_and_are_told(file: Path) -> None:
+    file.write_text("")
+    ours = dict.fromkeys(
+        ["ROTA_RUN_ID", "ROTA_JOB_NAME", "ROTA_ATTEMPT", "ROTA_SCHEDULED_AT", "ROTA_ARGS"], "x"
+    )
+    others = {
+        "ROTA_SERVICE_HOST": "10.0.0.1",  # Kubernetes, for a service called rota
+        "ROTA_SERVICE_PORT": "80",
+        "ROTA_PORT_7682_TCP_ADDR": "10.0.0.1",
+        "ROTA_SCHEDULER_PORT": "tcp://10.0.0.2:80",  # and for one called rota-scheduler
+        "ROTA_CRASH_AT": "x",
+        "ROTA_TOKEN": "secret",
+    }
+    assert load_settings(file=file, environment={**ours, **others, "PATH": "/bin"}) == Settings()
+    assert [one.name for one in stray_variables({**ours, **others})] == sorted(others)
+    assert stray_variables({"ROTA_TEST_SEEDS": "5"}) == []
+
+
 BAD = [
     ({"slots": 0}, "slots 0 must be a whole number from 1 to 10000"),
     ({"slots": "many"}, "slots 'many' must be a whole number"),
@@ -236,5 +286,5 @@ def test_a_bad_value_in_the_environment_is_named(file: Path) -> None:
 
 def test_other_variables_of_the_environment_are_left_alone(file: Path) -> None:
     file.touch()
-    told = {"ROTA_TEST_POSTGRES_URL": "x", "SLOTS": "5", "ROTA_SCHEDULER": "x", "PATH": "y"}
+    told = {"ROTA_TEST_POSTGRES_URL": "x", "SLOTS": "5", "rota_slots": "x", "PATH": "y"}
     assert load_settings(file=file, environment=told) == Settings()

@@ -15,7 +15,7 @@ from rota.config import Settings
 from rota.errors import RotaError
 from rota.flow.doctor_files import check_folder, check_secret_file, check_targets, check_tls
 from rota.flow.findings import OK as WELL
-from rota.flow.findings import PROBLEM, WARNING, Finding, ok, problem
+from rota.flow.findings import PROBLEM, WARNING, Finding, ok, problem, warning
 from rota.flow.words import counted
 from rota.model.redact import redact_text
 
@@ -50,8 +50,11 @@ def doctor(*, where: Where = HERE) -> int:
 def _around(settings: Settings, where: Where) -> Iterator[Finding]:
     file = where.config or Path(config.FILE)
     read = str(file) if file.exists() else f"no {file}"
-    told = sorted(name for name in os.environ if name.startswith("ROTA_"))
-    yield ok("settings", ", ".join([f"{read}, defaults elsewhere", *told]))
+    stray = config.stray_variables(os.environ)
+    told = {name for name in os.environ if name.startswith("ROTA_")} - {one.name for one in stray}
+    yield ok("settings", ", ".join([f"{read}, defaults elsewhere", *sorted(told)]))
+    for one in stray:
+        yield warning("settings", f"variable {one.name} sets nothing", one.fix)
     yield ok("store", redact_text(settings.database))
     if redact_text(settings.database) != settings.database and file.exists():
         yield from check_secret_file("settings", file, "the password of the database")

@@ -13,7 +13,7 @@ from rota.cli.output import note, say, say_json
 from rota.errors import Conflict, Invalid
 
 SETTINGS = """\
-# Settings of Rota. Each can also be given as ROTA_NAME in the environment.
+# Settings of Rota. Those outside of a [table] can also be given as ROTA_NAME in the environment.
 
 # Where Rota keeps its own rows: schedules, runs, history. A file is enough for one machine;
 # postgresql://user@host/name serves many.

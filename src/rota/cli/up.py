@@ -87,6 +87,8 @@ def up(
     as_json = where.json or choose_format(log_format) == "json"
     set_up_logging(level, as_json=as_json, sibling=sibling)
     parts = _parts(only)
+    if not sibling:
+        _tell_strays()
     usual = _usual_database()
     told = {
         "database": where.database,
@@ -256,6 +258,14 @@ def _parts(only: str | None) -> tuple[str, ...]:
     if unknown or not chosen:
         raise Invalid(f"--only {only!r} is unknown; use {', '.join(known)} or some of them")
     return chosen
+
+
+def _tell_strays() -> None:
+    """Those that resemble a setting are refused where settings are read."""
+    for stray in config.stray_variables(os.environ):
+        if not stray.meant:
+            log = logging.getLogger("rota.config")
+            log.warning("variable %s sets nothing; %s", stray.name, stray.fix)
 
 
 def _usual_database() -> str | None:
