@@ -23,7 +23,7 @@ from dataclasses import fields
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from rota import config
 from rota.config import Settings, Switch, load_settings
@@ -117,7 +117,7 @@ class Rota:
         self,
         name: str | Callable[..., Any] | None = None,
         *,
-        schedule: str | None = None,
+        schedule: str | Literal[False] | None = None,
         every: object = None,
         at: object = None,
         queue: str = DEFAULT_QUEUE,

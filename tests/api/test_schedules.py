@@ -49,6 +49,15 @@ def test_every_and_at_are_schedules_too(driven: Driven) -> None:
     assert driven.control.schedule("once").next_fire_at is None
 
 
+def test_schedule_false_is_a_job_on_demand_as_in_files(driven: Driven) -> None:
+    @driven.app.job(schedule=False)
+    def work() -> None: ...
+
+    driven.app.load()
+    assert driven.app.control.schedules() == []
+    assert driven.app.enqueue("work").created
+
+
 def test_a_job_may_have_many_schedules_with_their_own_arguments(driven: Driven) -> None:
     @driven.app.job()
     def sync(shop: str) -> str:

@@ -120,6 +120,30 @@ def test_on_demand_only(served: Served) -> None:
     assert served.app.enqueue("accounting").created
 
 
+def test_a_job_on_demand_may_have_the_options_of_a_schedule(served: Served) -> None:
+    options = 'schedule = false\noverlap = "skip"\ntimezone = "Europe/Berlin"\nowner = "ada"'
+    served.jobs.sql("accounting", options)
+    served.load()
+    assert served.folder.definitions["accounting"].error is None
+    assert served.app.control.schedules() == []
+
+
+def test_a_python_file_on_demand_is_checked_as_any(served: Served) -> None:
+    body = "\ndef run(ctx, needed):\n    pass\n"
+    served.jobs.python("good", "schedule = False" + body)
+    served.jobs.python("lap", "schedule = False\noverlap = 'bogus'" + body)
+    served.jobs.python("zone", "schedule = False\ntimezone = 'Mars/Olympus'" + body)
+    served.jobs.python("never", body)
+    served.jobs.python("odd", "schedule = 5" + body)
+    served.load()
+    told = {name: one.error for name, one in served.folder.definitions.items()}
+    assert told["good"] is None, "what it needs comes with each run"
+    assert "lap.py:2: overlap 'bogus' is unknown" in str(told["lap"])
+    assert "zone.py:2: timezone 'Mars/Olympus' is unknown" in str(told["zone"])
+    assert "schedule = False runs it on demand only" in str(told["never"])
+    assert 'schedule 5 must be a cron expression, as "0 3 * * *", or False' in str(told["odd"])
+
+
 def test_settings_give_the_zone_that_a_file_leaves_open(
     served: Served,
 ) -> None:
@@ -149,6 +173,12 @@ def test_keys_of_another_executor_are_its_own(served: Served) -> None:
         ('every = "1h"\nenabled = "yes"', "job.toml:2: enabled 'yes' must be true or false"),
         ('every = "1h"\nat = "x"', "give one of schedule, every and at"),
         ('schedule = false\nevery = "1h"', "contradict each other"),
+        ('schedule = false\noverlap = "bogus"', "job.toml:2: overlap 'bogus' is unknown"),
+        ('schedule = false\ntimezone = "Mars/X"', "job.toml:2: timezone 'Mars/X' is unknown"),
+        ('schedule = false\nqueue_max = "many"', "job.toml:2: queue_max 'many' must be a whole"),
+        ("schedule = false\nowner = 5", "job.toml:2: owner must be text"),
+        ('schedule = false\nends_at = "never"', "job.toml:2: ends_at 'never' is not an instant"),
+        ("schedule = false\nfirst_run = 5", "job.toml:2: first_run 5 is not an instant"),
         ('every = "1h"\noverlap = "skp"', "job.toml:2: overlap 'skp' is unknown"),
         ('every = "1h"\ntags = "x"', "job.toml:2: tags 'x' must be a list"),
         ('every = "1h"\nqueue = "a b"', "job.toml:2: queue 'a b' is not a valid name"),

@@ -30,6 +30,7 @@ from rota.model.options import (
     timing_of,
 )
 from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON, SQL_FILE
+from rota.model.schedule import Schedule
 from rota.model.signature import Parameter, Signature
 
 OF_SCHEDULE = SCHEDULE_OPTIONS - {"overlap_key", "retry", "priority", "enabled", "args"}
@@ -47,8 +48,11 @@ KNOWN = {
 PLAIN = KNOWN[SQL_FILE] - {*OF_SQL, "target"}
 SAY_WHEN = (
     'say when: add schedule = "0 3 * * *", every = "1h" or at = "2026-01-31T09:00:00Z"; '
-    "schedule = false runs it on demand only"
+    "schedule = {false} runs it on demand only"
 )
+FALSE = {SQL_FILE: "false", PYTHON: "False"}
+# Stands in where there is no schedule: its other options are checked all the same.
+ANY_TIME = {"every": "1m"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,17 +122,14 @@ def define(
 
 def _schedule(
     job: Job, told: Mapping[str, Any], kind: str, params: Mapping[str, Any], around: Surroundings
-) -> Any:
-    if told.get("schedule") is False:
-        if {"every", "at"} & set(told):
-            raise Invalid("schedule = false and every or at contradict each other; keep one")
-        return None
+) -> Schedule | None:
     cron = told.get("schedule")
-    if cron is not None and not isinstance(cron, str):
-        raise Invalid(f'schedule {cron!r} must be a cron expression, such as "0 3 * * *", or false')
+    if cron is not None and cron is not False and not isinstance(cron, str):
+        false = FALSE[kind]
+        raise Invalid(f'schedule {cron!r} must be a cron expression, as "0 3 * * *", or {false}')
     timing = timing_of(cron, told.get("every"), told.get("at"))
-    if timing is None:
-        raise Invalid(SAY_WHEN)
+    if timing is None and cron is None:
+        raise Invalid(SAY_WHEN.format(false=FALSE[kind]))
     options = {
         "timezone": around.timezone,
         "overlap": DEFAULT_OVERLAP[kind],
@@ -137,8 +138,11 @@ def _schedule(
         **{key: value for key, value in told.items() if key in OF_SCHEDULE},
     }
     _text(told, "owner", KEY_LENGTH)
+    made = make_schedule(job.name, job.name, timing or ANY_TIME, {**options, "args": params})
+    if timing is None:
+        return None
     job.signature.check(job.name, params)
-    return make_schedule(job.name, job.name, timing, {**options, "args": params})
+    return made
 
 
 def executor_of(told: Mapping[str, Any]) -> str:

@@ -31,7 +31,11 @@ RETRY_OPTIONS = ("max_attempts", "backoff", "delay", "max_delay", "retry_jitter"
 
 
 def timing_of(cron: object, every: object, at: object) -> dict[str, Any] | None:
-    """The one that is given; None for a job without a schedule."""
+    """The one that is given; None for a job without a schedule, which `schedule = false` says."""
+    if cron is False:
+        if every is not None or at is not None:
+            raise Invalid("schedule = false and every or at contradict each other; keep one")
+        return None
     given = {"cron": cron, "every": every, "at": at}
     told = {name: value for name, value in given.items() if value is not None}
     if len(told) > 1:
