@@ -99,7 +99,9 @@ def wait_for(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def work_once(database: str, job: Job, probe: Probe | None = None) -> None:
+def work_once(
+    database: str, job: Job, probe: Probe | None = None, target: str | None = None
+) -> None:
     """What a worker does with a run: rescue what is lost, claim, run, settle."""
     store = open_store(database, probe=probe)
     give_up_at = time.monotonic() + 20
@@ -118,7 +120,11 @@ def work_once(database: str, job: Job, probe: Probe | None = None) -> None:
         storage=store,
         notes=Notes(store),
         lease=LEASE,
-        target=Targets(store=database),
+        target=Targets(
+            store=database,
+            named={"there": target} if target else {},
+            default="there" if target else "store",
+        ),
         done=done,
     )
     execute(Execution(run, job, owner), SqlExecutor().run)
@@ -190,3 +196,46 @@ def test_a_kill_at_any_moment_leaves_each_effect_once(
             assert wait_for(in_child(lambda: work_once(database, job))) == 0
         check(database, run_id, "at some moment")
     assert killed
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_after_a_kill_a_file_finds_what_an_earlier_one_attached(kind: str, tmp_path: Path) -> None:
+    """On a target beside the store, where the files of a run share their session."""
+    database, target = f"sqlite:///{tmp_path / 'rota.db'}", f"{kind}:///{tmp_path / 'data'}"
+    folder, files = tmp_path / "job", ["1.sql", "2.sql"]
+    folder.mkdir()
+    (folder / "1.sql").write_text(
+        f"ATTACH '{tmp_path / 'source'}' AS source; INSERT INTO effects VALUES ('a', 1)"
+    )
+    (folder / "2.sql").write_text("INSERT INTO effects SELECT 'b', i FROM source.orders")
+    spec = {"folder": str(folder), "files": files}
+    job = Job(name="job", executor="sql", source="file", spec=spec)
+    prepare(database, job)
+    for url, made in (
+        (target, "effects (run TEXT, step INTEGER)"),
+        (f"{kind}:///{tmp_path / 'source'}", "orders AS SELECT 2 AS i"),
+    ):
+        connection = connect(url)
+        connection.execute(f"CREATE TABLE {made}")
+        connection.close()
+    run_id = enqueue(database)
+
+    def kill(point: str) -> None:
+        """As the second file begins: it is the only one that shows itself a second time."""
+        seen.append(point)
+        if seen.count("begin_step.commit.after") == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    seen: list[str] = []
+    assert wait_for(in_child(lambda: work_once(database, job, kill, target))) == -signal.SIGKILL
+    assert wait_for(in_child(lambda: work_once(database, job, target=target))) == 0
+    store = open_store(database)
+    assert store.run(run_id).state == "succeeded"
+    assert [(one["name"], one["attempt"]) for one in store.list_steps(store.run(run_id).seq)] == [
+        ("1.sql", 1), ("2.sql", 1), ("2.sql", 2),
+    ]  # fmt: skip
+    store.close()
+    connection = connect(target)
+    found = connection.execute("SELECT run, step FROM effects ORDER BY run").fetchall()
+    connection.close()
+    assert found == [("a", 1), ("b", 2)]

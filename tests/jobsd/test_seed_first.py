@@ -227,6 +227,39 @@ def test_attach_and_copy_three_times_in_a_row_once_failing(
     assert found == [(1, "bread")]
 
 
+def test_a_run_that_was_paused_goes_on_with_what_it_attached(
+    seed: Seed, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the document; the value of its variable is read anew."""
+    source, orders = tmp_path / "source.duckdb", tmp_path / "orders.parquet"
+    duckdb.connect(str(source)).execute("CREATE TABLE orders AS SELECT 5 AS amount").close()
+    monkeypatch.setenv("SOURCE", str(source))
+    monkeypatch.setenv("S3_BUCKET", str(tmp_path))
+    seed.accounting(
+        "ATTACH '${SOURCE}' AS source (READ_ONLY);\n"
+        "COPY source.main.orders TO '${S3_BUCKET}/orders.parquet';",
+        gate.sql,
+        "SELECT sum(amount) AS total FROM source.main.orders",
+    )
+    seed.start()
+    seed.pass_time("15m")
+    seed.until("accounting", ["running"])
+    (run,) = seed.runs("accounting")
+    seed.until_step(run, "02.sql")
+    seed.app.control.pause_run(run.id, "lunch")
+    written = orders.stat().st_mtime_ns
+    gate.open()
+    seed.until("accounting", ["paused"])
+    assert "source" not in seed.attached()
+    monkeypatch.setenv("SOURCE", str(source.rename(tmp_path / "moved.duckdb")))
+    seed.app.control.resume_run(run.id)
+    run = seed.ended(run.id)
+    assert (run.state, run.error) == ("succeeded", None)
+    assert run.result == '{"columns":["total"],"rows":[[5]],"more":false}'
+    assert orders.stat().st_mtime_ns == written  # nothing else of 01.sql was done again
+    assert "source" not in seed.attached()
+
+
 def test_a_step_that_writes_to_an_attached_database(seed: Seed, tmp_path: Path) -> None:
     """It cannot commit together with its record: it is recorded after, and says so."""
     other = tmp_path / "other.duckdb"

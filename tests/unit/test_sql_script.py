@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.model.sql_lexer import DIALECTS
-from rota.model.sql_script import is_autonomous, own_transaction, statements
+from rota.model.sql_script import is_autonomous, own_transaction, session_statements, statements
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
@@ -106,3 +106,32 @@ def test_a_script_is_cut_at_its_semicolons(dialect: str) -> None:
 def test_a_rule_of_postgresql_holds_statements() -> None:
     rule = "CREATE RULE r AS ON INSERT TO t DO ALSO (INSERT INTO a VALUES (1); SELECT 2)"
     assert texts(f"{rule}; SELECT 1", "postgres") == [(1, rule), (1, "SELECT 1")]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "again"),
+    [
+        ("duckdb", "ATTACH 'x.db' AS x; CREATE TABLE x.t (i INT); USE x; SELECT 'USE y'", [1, 3]),
+        ("duckdb", "-- rota: autonomous\nset threads = 1; reset threads; load json", [1, 2, 3]),
+        ("duckdb", "INSTALL spatial; FORCE INSTALL spatial; UPDATE EXTENSIONS", [1]),
+        ("duckdb", "CREATE SECRET (TYPE s3); CREATE OR REPLACE TEMPORARY SECRET s (a b)", [1, 2]),
+        ("duckdb", "CREATE PERSISTENT SECRET s (TYPE s3); CREATE TABLE secret (i INT)", []),
+        ("duckdb", "DROP SECRET IF EXISTS s; DROP PERSISTENT SECRET s; DROP TABLE secret", [1]),
+        ("duckdb", "CREATE OR REPLACE TABLE secret AS SELECT 1; CREATE VIEW secret AS FROM t", []),
+        ("duckdb", "PRAGMA threads=2; PRAGMA threads /*;*/ = 2; PRAGMA table_info('a=b')", [1, 2]),
+        ("duckdb", "PRAGMA create_fts_index('t', 'i', stemmer = 'none'); PRAGMA version", []),
+        ("duckdb", "DETACH x; COPY t TO 'x'; CREATE TEMP TABLE t (i INT)", [1]),
+        ("postgres", "SET a.b = 1; SET LOCAL a.b = 1; SET SESSION a.b = 1; RESET ALL", [1, 3, 4]),
+        ("postgres", "SET TRANSACTION READ ONLY; SET CONSTRAINTS ALL DEFERRED; LOAD 'x'", [3]),
+        ("postgres", "DO $$ BEGIN SET a.b = 1; END $$; CREATE SECRET s; ATTACH x", []),
+        ("sqlite", "ATTACH 'x' AS x; DETACH x; PRAGMA main.cache_size = 1", [1, 2, 3]),
+        ("sqlite", "PRAGMA optimize; PRAGMA user_version = 1; PRAGMA foreign_keys(1)", [3]),
+        ("sqlite", "PRAGMA wal_checkpoint; REINDEX; SET x = 1; USE x", []),
+    ],
+)  # fmt: skip
+def test_what_only_makes_the_session_is_told_apart(
+    dialect: str, text: str, again: list[int]
+) -> None:
+    every = list(statements(text, dialect))
+    found = [every.index(one) + 1 for one in session_statements(text, dialect)]
+    assert found == again

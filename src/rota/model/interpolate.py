@@ -99,6 +99,12 @@ class Script(str):
             min(count, made + 1 - first) for first, count in self.added if first <= made
         )
 
+    def part(self, start: int, end: int) -> Script:
+        """A piece of it, alone, in the lines in which it stands."""
+        made = Script("\n" * self.count("\n", 0, start) + self[start:end])
+        made.added = self.added
+        return made
+
 
 def interpolate(text: str, values: Mapping[str, str], dialect: str) -> Script:
     """The text with every variable replaced; refused if a value cannot stand where it is asked."""

@@ -10,7 +10,24 @@ from typing import Final
 from rota.model.sql_lexer import Lines, lex
 
 _AUTONOMOUS: Final = re.compile(r"\ufeff?--[ \t]*rota:[ \t]*autonomous[ \t]*\r?(?:\n|\Z)")
-_WORDS: Final = 4
+_WORDS: Final = 5
+
+# What a statement of these does is undone with its session, and costs nothing to do again.
+_SESSION: Final = {
+    "duckdb": frozenset({"ATTACH", "DETACH", "USE", "SET", "RESET", "LOAD", "INSTALL"}),
+    "postgres": frozenset({"SET", "RESET", "LOAD"}),
+    "sqlite": frozenset({"ATTACH", "DETACH"}),
+}
+_OF_TRANSACTION: Final = frozenset({"LOCAL", "TRANSACTION", "CONSTRAINTS"})
+# A PRAGMA of SQLite may also do work, or be kept in the file: these are the connection's own.
+_PRAGMAS: Final = frozenset({
+    "ANALYSIS_LIMIT", "AUTOMATIC_INDEX", "BUSY_TIMEOUT", "CACHE_SIZE", "CACHE_SPILL",
+    "CASE_SENSITIVE_LIKE", "CELL_SIZE_CHECK", "FOREIGN_KEYS", "FULLFSYNC", "HARD_HEAP_LIMIT",
+    "IGNORE_CHECK_CONSTRAINTS", "JOURNAL_SIZE_LIMIT", "LEGACY_ALTER_TABLE", "LOCKING_MODE",
+    "MAX_PAGE_COUNT", "MMAP_SIZE", "QUERY_ONLY", "READ_UNCOMMITTED", "RECURSIVE_TRIGGERS",
+    "REVERSE_UNORDERED_SELECTS", "SECURE_DELETE", "SOFT_HEAP_LIMIT", "SYNCHRONOUS", "TEMP_STORE",
+    "THREADS", "TRUSTED_SCHEMA", "WAL_AUTOCHECKPOINT", "WRITABLE_SCHEMA",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +40,11 @@ class Statement:
     start: int
     end: int
 
+    @property
+    def removes(self) -> bool:
+        """It takes away what the session has."""
+        return self.words[0] in ("DETACH", "DROP")
+
 
 def is_autonomous(text: str) -> bool:
     """True for a file whose first line asks for no transaction around it."""
@@ -34,6 +56,18 @@ def own_transaction(text: str, dialect: str) -> int | None:
 
     Ask it of the text with its variables replaced: raw values are SQL."""
     return next((one.line for one in statements(text, dialect) if _controls(one.words)), None)
+
+
+def session_statements(text: str, dialect: str) -> Iterator[Statement]:
+    """The statements that make the session what it is, and do no work beside that: what is
+    attached, set and loaded, and secrets that are not kept."""
+    return (one for one in statements(text, dialect) if _is_of_session(one, text, dialect))
+
+
+def makes_secret(text: str, dialect: str) -> bool:
+    """Whether a script makes a secret that ends with its database instance."""
+    found = statements(text, dialect) if dialect == "duckdb" else ()
+    return any(one.words[0] == "CREATE" and _is_secret(one.words) for one in found)
 
 
 def statements(text: str, dialect: str) -> Iterator[Statement]:
@@ -84,6 +118,34 @@ def _opens_body(words: list[str], dialect: str) -> bool:
     if dialect == "sqlite":
         return words[-1] == "BEGIN" and "TRIGGER" in words[1:3]
     return words[-2:] == ["BEGIN", "ATOMIC"]
+
+
+def _is_of_session(statement: Statement, text: str, dialect: str) -> bool:
+    words = statement.words
+    match words[0]:
+        case "SET" if not _OF_TRANSACTION.isdisjoint(words[1:2]):
+            return False
+        case "CREATE" | "DROP":
+            return dialect == "duckdb" and _is_secret(words)
+        case "PRAGMA" if dialect == "sqlite":
+            return not _PRAGMAS.isdisjoint(words[1:3])  # its schema may stand before it
+        case "PRAGMA" if dialect == "duckdb":
+            return _assigns(text[statement.start : statement.end])
+        case first:
+            return first in _SESSION[dialect]
+
+
+def _is_secret(words: tuple[str, ...]) -> bool:
+    """CREATE OR REPLACE TEMPORARY SECRET, or less; the persistent ones are kept in files."""
+    place = words.index("SECRET") if "SECRET" in words else len(words)
+    return set(words[1:place]) <= {"OR", "REPLACE", "TEMPORARY", "TEMP"} and place < len(words)
+
+
+def _assigns(pragma: str) -> bool:
+    """Whether it is written with = : then it is another word for SET, else a call."""
+    tokens = [one for one in lex(pragma, "duckdb") if one.kind != "comment"]
+    ends = [*(one.start for one in tokens[2:3]), len(pragma)]
+    return len(tokens) > 1 and "=" in pragma[tokens[1].end : ends[0]]
 
 
 def _controls(words: tuple[str, ...]) -> bool:

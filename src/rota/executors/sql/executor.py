@@ -3,7 +3,8 @@
 Everything that can be refused is refused before the first statement. On the store's own database
 a file and the record that it is done commit together: after a crash anywhere the next attempt
 goes on at the first file that is not done, and nothing is done twice. On any other target "done"
-is recorded after the commit.
+is recorded after the commit. An attempt that passes over files first makes the session again what
+they made of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rota.executors.sql.files import read_folder, step_file
 from rota.executors.sql.interrupt import STEP_TIMEOUT, Interrupts
 from rota.executors.sql.places import Place, open_place, session_on
 from rota.executors.sql.scripts import close_kept, prepare
-from rota.executors.sql.session import Interrupted, SqlFailed, around
+from rota.executors.sql.session import Interrupted, NotBroughtBack, Session, SqlFailed, around
 from rota.executors.variables import values_of
 from rota.model.duration import parse_duration
 from rota.model.interpolate import Script
@@ -30,7 +31,7 @@ from rota.model.job import Job
 from rota.model.limits import ERROR_LENGTH, check_key, check_name
 from rota.model.outcome import Outcome
 from rota.model.redact import secrets_of, shorten
-from rota.model.sql_script import is_autonomous
+from rota.model.sql_script import is_autonomous, session_statements
 from rota.model.steps import AT_LEAST_ONCE, TEXT_STEP, StepDone, StepFile
 
 log = logging.getLogger("rota.sql")
@@ -117,14 +118,17 @@ class SqlRun:
         self, files: Sequence[StepFile], scripts: Sequence[Script], place: Place
     ) -> Outcome:
         finished, result = self.steps.done(), None
+        passed: list[tuple[StepFile, Script]] = []
         for file, script in zip(files, scripts, strict=True):
             if file.number in finished:
+                passed.append((file, script))
                 continue
             self.interrupts.check()
             if self.steps.pause_requested():
                 return Outcome(kind="paused")
             self.steps.begin(file)
-            outcome, done = self._run_file(file, script, place)
+            outcome, done = self._run_file(file, script, place, passed)
+            passed = []
             if outcome is not None:
                 return outcome
             result = done.result
@@ -133,11 +137,18 @@ class SqlRun:
         return Outcome(kind="succeeded", result=result)
 
     def _run_file(
-        self, file: StepFile, script: Script, place: Place
+        self,
+        file: StepFile,
+        script: Script,
+        place: Place,
+        passed: Sequence[tuple[StepFile, Script]],
     ) -> tuple[Outcome | None, StepDone]:
-        """What ends the run here, if anything does, and what the file did."""
+        """What ends the run here, if anything does, and what the file did. `passed` are the files
+        that were passed over just before it."""
         with tracing.step(self.context.span, file.name) as step:
             try:
+                for done in passed:
+                    self._bring_back(*done, place)
                 return None, self._execute(file, script, place)
             except LeaseLost:
                 raise
@@ -170,14 +181,38 @@ class SqlRun:
     def _apart(self, file: StepFile, script: Script, place: Place) -> StepDone:
         """The file first, then its record."""
         place.show_views(script, self.steps)
-        session, wrapped = place.session(), not is_autonomous(file.text)
+        done = self._perform(place.session(), script, wrapped=not is_autonomous(file.text))
+        self.steps.finish(file, done, AT_LEAST_ONCE)
+        return done
+
+    def _perform(self, session: Session, script: Script, *, wrapped: bool) -> StepDone:
         with around(session, wrapped=wrapped, stopped=self.interrupts.stopped):
             if self.role:
                 session.act_as(self.role, in_transaction=wrapped)
             with self.interrupts.during(session):
-                done = session.run(script, self.interrupts.check, self.context.secrets)
-        self.steps.finish(file, done, AT_LEAST_ONCE)
-        return done
+                return session.run(script, self.interrupts.check, self.context.secrets)
+
+    def _bring_back(self, file: StepFile, script: Script, place: Place) -> None:
+        """Make again what a file made of its session. On the store each file has its own, so
+        there only what belongs to a DuckDB instance is found by the next one."""
+        found = list(session_statements(script, self.target.kind))
+        wrapped = not is_autonomous(file.text)
+        own = self.target.is_store and wrapped
+        session = (place.aside() if own else place.session()) if found else None
+        if session is None:
+            return
+        try:
+            for statement in found:
+                part = script.part(statement.start, statement.end)
+                try:
+                    self._perform(session, part, wrapped=wrapped)
+                except SqlFailed as fault:
+                    if statement.removes and not self.interrupts.stopped():
+                        continue  # it is not there, as it should be
+                    raise NotBroughtBack(fault, file.name, part, statement.words[0]) from fault
+        finally:
+            if own:
+                session.close()
 
     def _ended(self, file: StepFile, script: Script, fault: Exception) -> Outcome:
         """A file that did not do its work ends the run, and says why."""

@@ -37,6 +37,11 @@ class Place:
             self._session = session_on(self.target.kind, self._connect())
         return self._session
 
+    def aside(self) -> Session | None:
+        """One beside that of the run, of which what is the instance's own stays; None where
+        nothing would."""
+        return None
+
     def _connect(self) -> Any:
         try:
             return connect(self.target.url)
@@ -59,6 +64,9 @@ class DuckPlace(Place):
         super().__init__(target)
         self._instance = instance
         self._before = self._attached()
+
+    def aside(self) -> Session:
+        return session_on(self.target.kind, self._instance.cursor())
 
     def _connect(self) -> Any:
         return self._instance.cursor()

@@ -31,6 +31,17 @@ class SqlFailed(Exception):
         return f"{place}: {self.message}"
 
 
+class NotBroughtBack(SqlFailed):
+    """What a file that is done had made of its session could not be made again."""
+
+    def __init__(self, fault: SqlFailed, done: str, script: Script, word: str) -> None:
+        super().__init__(fault.at(done, script))
+        self.done, self.word = done, word
+
+    def at(self, name: str, script: Script) -> str:
+        return f"{self.message} ({self.done} is not run again, but its {self.word} is: for {name})"
+
+
 class Interrupted(Exception):
     """The step should end before its next statement."""
 
