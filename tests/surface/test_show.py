@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import rota
 from rota.flow.control import Control
 from rota.model.job import Job
 from rota.model.schedule import Schedule
@@ -104,6 +105,23 @@ def test_a_job_of_sql_files_names_them_and_its_target(cli: Cli, store: Control) 
     assert "01_get.sql, 02_put.sql" in told
     assert "target     crm" in told
     assert "isolation" not in told
+
+
+def test_the_tags_of_a_file_are_shown(cli: Cli, store: Control) -> None:
+    folder = Path("jobs.d/load")
+    folder.mkdir(parents=True)
+    (folder / "01.sql").write_text("SELECT 1")
+    (folder / "job.toml").write_text('every = "1h"\ntags = ["finance", "nightly"]\n')
+    app = rota.Rota("sqlite:///tagged.db", jobs_dir="jobs.d")
+    app.load()
+    app.close()
+    here = ("--database", "sqlite:///tagged.db")
+    assert "tags       finance, nightly" in cli("show", "load", *here).out
+    assert cli("show", "load", "--json", *here).json["job"]["tags"] == ["finance", "nightly"]
+    (job,) = cli("jobs", "--json", *here).json
+    assert job["tags"] == ["finance", "nightly"]
+    assert "tags" not in cli("show", "greet").out
+    assert cli("show", "greet", "--json").json["job"]["tags"] == []
 
 
 @pytest.mark.parametrize("thing", ["nope", "01997f3a", "no such thing", ""])

@@ -21,6 +21,7 @@ import rota
 from rota.cli.load import load_app
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Invalid
+from tests.api.support import wait_until
 from tests.surface.conftest import Cli, environment
 
 APP = """
@@ -121,6 +122,22 @@ def test_a_variable_that_sets_nothing_is_told_or_refused(
         answer = cli(*args)
         assert answer.code == 2
         assert "variable ROTA_SLOTT sets nothing; did you mean ROTA_SLOTS?" in answer.err
+
+
+@pytest.mark.usefixtures("fresh_modules")
+def test_a_process_that_only_serves_keeps_house_and_neither_fires_nor_works(
+    folder: Path, cli: Cli
+) -> None:
+    app = load_app("shop:app")
+    app.load()
+    due = app.enqueue("broken", delay="1s").id
+    app.close()
+    up = Up("shop:app", "--only", "web", "--port", "0")
+    wait_until(lambda: cli("runs", "--state", "queued", "--json").json, "the run to be queued")
+    assert [run["id"] for run in cli("runs", "--json").json] == [due], "nothing fires"
+    assert cli("workers", "--json").json == []
+    assert up.stop()[0] == 0
+    assert cli("runs", "--json").json[0]["state"] == "queued"
 
 
 def test_it_works_says_so_and_stops_at_sigterm(folder: Path, cli: Cli) -> None:

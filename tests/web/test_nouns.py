@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import rota
+from rota.model.job import Job
 from tests.web.support import Site, eventually, fresh_id, serving
 
 V1 = "/api/v1"
@@ -69,6 +70,23 @@ def test_a_run_from_its_enqueue_to_its_end(client: httpx.Client) -> None:
     ended(client, run["id"])
     assert client.delete(f"{V1}/runs/{run['id']}").status_code == 204
     assert problem(client.get(f"{V1}/runs/{run['id']}")) == (404, "unknown")
+
+
+def test_an_enqueue_may_say_attempts_and_timeout(client: httpx.Client) -> None:
+    told = {"args": {"name": "Ada"}, "delay": "1h", "max_attempts": 7, "timeout": "90s"}
+    made = ok(client.post(f"{V1}/jobs/greet/runs", json=told), 201)
+    run = ok(client.get(f"{V1}/runs/{made['id']}"))
+    assert (run["max_attempts"], run["timeout"]) == (7, "1m30s")
+    for wrong in ({"max_attempts": 0}, {"timeout": "soon"}, {"timeout": 5}):
+        assert problem(client.post(f"{V1}/jobs/greet/runs", json=told | wrong))[0] == 422
+
+
+def test_a_job_tells_its_tags(working: Site, client: httpx.Client) -> None:
+    job = Job(name="tagged", source="api", executor="sql", spec={"tags": ["finance"]})
+    working.app.storage.put_jobs([job])
+    assert ok(client.get(f"{V1}/jobs/tagged"))["tags"] == ["finance"]
+    rows = {one["name"]: one["tags"] for one in ok(client.get(f"{V1}/jobs"))["items"]}
+    assert (rows["tagged"], rows["greet"]) == (["finance"], [])
 
 
 def test_a_run_that_waits_is_paused_resumed_and_cancelled(client: httpx.Client) -> None:

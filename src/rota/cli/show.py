@@ -177,6 +177,7 @@ def _say_job(defined: Job, job: dict[str, Any], schedules: list[Schedule], now: 
         {
             "job": job["name"],
             "description": job["description"],
+            "tags": ", ".join(job["tags"]) or None,
             "executor": job["executor"],
             "source": job["source"],
             "files": _files(defined),

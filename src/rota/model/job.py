@@ -98,6 +98,12 @@ class Job:
         return "/".join(PurePath(path).parts[-self.name.count("/") - 2 :])
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """Words of a file for people to sort its job by."""
+        told = self.spec.get("tags")
+        return tuple(str(tag) for tag in told) if isinstance(told, list | tuple) else ()
+
+    @property
     def good(self) -> bool:
         """False for a file that never could be used: no version of it can run."""
         return self.error is None or set(self.spec) != {"version"}

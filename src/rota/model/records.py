@@ -58,6 +58,7 @@ def job_record(job: Job) -> dict[str, Any]:
         "priority": job.priority,
         "timeout": job.timeout,
         "description": job.description,
+        "tags": list(job.tags),
         "enabled": job.enabled,
         "error": job.error and redact_text(job.error),
         "version": job.version,

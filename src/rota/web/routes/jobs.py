@@ -13,6 +13,7 @@ from rota.flow.enqueue import Options
 from rota.flow.explain import in_words
 from rota.model.job import Job
 from rota.model.limits import CONCURRENCY, KEY_LENGTH, PRIORITY
+from rota.model.retry import MAX_ATTEMPTS
 from rota.model.schedule import Schedule
 from rota.web.routes.nouns import JobOut, Made, tell_job, tell_schedule
 from rota.web.routing import Answer, Asked, Routes
@@ -36,6 +37,8 @@ class NewRun(Asking):
     queue: Annotated[str | None, Field(max_length=128)] = None
     concurrency_key: Key = None
     concurrency_limit: Annotated[int | None, Field(ge=1, le=CONCURRENCY)] = None
+    max_attempts: Annotated[int | None, Field(ge=1, le=MAX_ATTEMPTS)] = None
+    timeout: Span = None
     correlation_id: Key = None
 
 

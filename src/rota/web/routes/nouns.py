@@ -26,6 +26,7 @@ class JobOut(Telling):
     priority: int
     timeout: str | None
     description: str
+    tags: list[str]
     enabled: bool
     error: str | None
     version: str

@@ -85,6 +85,7 @@ function Policies({ job }) {
   return html`<${Facts} rows=${[
     ["Runs as", html`<a href=${href("/jobs", { executor: job.executor })}>${job.executor}</a>`],
     ["From", source(job)],
+    ["Tags", job.tags.length ? job.tags.join(", ") : null],
     ["Queue", html`<a href=${href("/jobs", { queue: job.queue })}>${job.queue}</a>`],
     ["Priority", job.priority],
     ["Timeout", job.timeout ?? "none"],
