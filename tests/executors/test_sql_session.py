@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.duckdb_instances import open_instance
 from rota.model.retry import Retry
 from tests.executors.sql_support import ME, World
 from tests.executors.test_sql_runs import make_world
@@ -244,3 +245,60 @@ def test_on_the_store_only_duckdb_keeps_what_is_attached(
     run = world.run(world.job())
     assert run.state == ("succeeded" if stays else "dead")
     world.close()
+
+
+def kept_secrets(world: World) -> list[str]:
+    return [name for (name,) in world.query("SELECT name FROM duckdb_secrets() ORDER BY name")]
+
+
+@pytest.mark.parametrize("place", ["duckdb", "duckdb-store"])
+def test_a_secret_ends_with_the_run_that_made_it(
+    place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Three times in a row, once failing after it; the instance stays open, as a worker's does."""
+    world = make_world(place, tmp_path, request)
+    instance = open_instance(world.targets.find().path)
+    before = "CREATE SECRET before (TYPE http, BEARER_TOKEN 'x')"
+    with instance.cursor() as cursor:
+        cursor.execute(before)
+    world.write(
+        a="CREATE SECRET \"my \"\"own\" (TYPE http, BEARER_TOKEN 'x', SCOPE 'http://a')",
+        b="CREATE SECRET (TYPE http, BEARER_TOKEN 'x'); SELECT ${FAILS:-1}",
+        c="SELECT name FROM duckdb_secrets() ORDER BY name",
+    )
+    job = world.job()
+    for fails, state in ((None, "succeeded"), ("nope", "dead"), (None, "succeeded")):
+        run = world.run(job, args="{}" if fails is None else '{"fails": "nope"}')
+        assert run.state == state, run.error
+        assert kept_secrets(world) == ["before"]
+    assert json.loads(run.result or "")["rows"] == [["__default_http"], ["before"], ['my "own']]
+    instance.close()
+    world.close()
+
+
+def test_a_retry_has_the_secret_of_a_file_that_is_done(duck: World) -> None:
+    duck.write(a="CREATE SECRET mine (TYPE http, BEARER_TOKEN 'x')", b="SELECT * FROM later")
+    duck.write(c="SELECT name FROM duckdb_secrets()")
+    job = duck.job(retry=TWICE)
+    duck.run(job, max_attempts=2)
+    duck.query("CREATE TABLE later (i INTEGER)")
+    run = duck.again(job)
+    assert (run.state, run.error) == ("succeeded", None)
+    assert json.loads(run.result or "")["rows"] == [["mine"]]
+
+
+def test_a_persistent_secret_stays(duck: World, tmp_path: Path) -> None:
+    instance = open_instance(duck.targets.find().path)
+    duck.write(
+        a=f"SET secret_directory = '{tmp_path}/secrets'; "
+        "CREATE PERSISTENT SECRET kept (TYPE http, BEARER_TOKEN 'x')",
+        b="SELECT 1",
+    )
+    run = duck.run(duck.job())
+    assert (run.state, run.error) == ("succeeded", None)
+    assert kept_secrets(duck) == ["kept"]
+    duck.write(a="CREATE TEMPORARY SECRET other (TYPE http, BEARER_TOKEN 'x')")
+    run = duck.run(duck.job())
+    assert (run.state, run.error) == ("succeeded", None)
+    assert kept_secrets(duck) == ["kept"]
+    instance.close()

@@ -18,6 +18,7 @@ _SESSION: Final = {
     "postgres": frozenset({"SET", "RESET", "LOAD"}),
     "sqlite": frozenset({"ATTACH", "DETACH"}),
 }
+_OF_SECRET: Final = frozenset({"OR", "REPLACE", "TEMPORARY", "TEMP"})
 _OF_TRANSACTION: Final = frozenset({"LOCAL", "TRANSACTION", "CONSTRAINTS"})
 # A PRAGMA of SQLite may also do work, or be kept in the file: these are the connection's own.
 _PRAGMAS: Final = frozenset({
@@ -66,8 +67,10 @@ def session_statements(text: str, dialect: str) -> Iterator[Statement]:
 
 def makes_secret(text: str, dialect: str) -> bool:
     """Whether a script makes a secret that ends with its database instance."""
-    found = statements(text, dialect) if dialect == "duckdb" else ()
-    return any(one.words[0] == "CREATE" and _is_secret(one.words) for one in found)
+    if dialect != "duckdb" or "secret" not in text.lower():  # which is quick, and mostly so
+        return False
+    found = statements(text, dialect)
+    return any(one.words[0] == "CREATE" and _is_secret(one, text) for one in found)
 
 
 def statements(text: str, dialect: str) -> Iterator[Statement]:
@@ -126,7 +129,7 @@ def _is_of_session(statement: Statement, text: str, dialect: str) -> bool:
         case "SET" if not _OF_TRANSACTION.isdisjoint(words[1:2]):
             return False
         case "CREATE" | "DROP":
-            return dialect == "duckdb" and _is_secret(words)
+            return dialect == "duckdb" and _is_secret(statement, text)
         case "PRAGMA" if dialect == "sqlite":
             return not _PRAGMAS.isdisjoint(words[1:3])  # its schema may stand before it
         case "PRAGMA" if dialect == "duckdb":
@@ -135,17 +138,36 @@ def _is_of_session(statement: Statement, text: str, dialect: str) -> bool:
             return first in _SESSION[dialect]
 
 
-def _is_secret(words: tuple[str, ...]) -> bool:
-    """CREATE OR REPLACE TEMPORARY SECRET, or less; the persistent ones are kept in files."""
+def _is_secret(statement: Statement, text: str) -> bool:
+    """CREATE OR REPLACE TEMPORARY SECRET, or less. One that is kept somewhere is data."""
+    words = statement.words
     place = words.index("SECRET") if "SECRET" in words else len(words)
-    return set(words[1:place]) <= {"OR", "REPLACE", "TEMPORARY", "TEMP"} and place < len(words)
+    if place == len(words) or not _OF_SECRET.issuperset(words[1:place]):
+        return False
+    return _head(text[statement.start : statement.end]).isdisjoint(("IN", "FROM"))
+
+
+def _head(text: str) -> set[str]:
+    """The words before the first parenthesis."""
+    found, position = set(), 0
+    for token in lex(text, "duckdb"):
+        if "(" in text[position : token.start]:
+            break
+        position = token.end
+        if token.kind == "word":
+            found.add(text[token.start : token.end].upper())
+    return found
 
 
 def _assigns(pragma: str) -> bool:
-    """Whether it is written with = : then it is another word for SET, else a call."""
-    tokens = [one for one in lex(pragma, "duckdb") if one.kind != "comment"]
-    ends = [*(one.start for one in tokens[2:3]), len(pragma)]
-    return len(tokens) > 1 and "=" in pragma[tokens[1].end : ends[0]]
+    """Whether its name is followed by = : then it is another word for SET, else a call."""
+    named = position = 0
+    for token in lex(pragma, "duckdb"):
+        gap, position = pragma[position : token.start].strip(), token.end
+        if named == 2 and gap:
+            return gap.startswith("=")
+        named += token.kind != "comment"
+    return named == 2 and pragma[position:].strip().startswith("=")
 
 
 def _controls(words: tuple[str, ...]) -> bool:

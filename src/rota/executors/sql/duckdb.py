@@ -111,6 +111,19 @@ def detach(cursor: Any, names: set[str]) -> None:
         cursor.execute(f'DETACH DATABASE IF EXISTS "{quoted}"')
 
 
+def temporary_secrets(cursor: Any) -> set[str]:
+    """Those of the instance that are kept nowhere. To ask for them is to use DuckDB's secrets:
+    after that it lets nobody say where they are kept."""
+    found = cursor.execute("SELECT name FROM duckdb_secrets() WHERE NOT persistent")
+    return {name for (name,) in found.fetchall()}
+
+
+def drop_secrets(cursor: Any, names: set[str]) -> None:
+    for name in sorted(names):
+        quoted = name.replace('"', '""')
+        cursor.execute(f'DROP TEMPORARY SECRET IF EXISTS "{quoted}"')
+
+
 def _find(script: str, text: str, position: int) -> int | None:
     """Where a statement stands in the script, if it is there word for word."""
     start = script.find(text, position) if text else -1

@@ -31,7 +31,7 @@ from rota.model.job import Job
 from rota.model.limits import ERROR_LENGTH, check_key, check_name
 from rota.model.outcome import Outcome
 from rota.model.redact import secrets_of, shorten
-from rota.model.sql_script import is_autonomous, session_statements
+from rota.model.sql_script import is_autonomous, makes_secret, session_statements
 from rota.model.steps import AT_LEAST_ONCE, TEXT_STEP, StepDone, StepFile
 
 log = logging.getLogger("rota.sql")
@@ -100,7 +100,8 @@ class SqlRun:
             scripts = prepare(files, self.values, self.target.kind)
         except Invalid as fault:  # the texts stay as they are: to try again is no use
             return self._failed(str(fault), final=True)
-        with open_place(self.target, self.interrupts.stopped) as place:
+        secrets = any(makes_secret(script, self.target.kind) for script in scripts)
+        with open_place(self.target, self.interrupts.stopped, makes_secrets=secrets) as place:
             return self._run_files(files, scripts, place)
 
     def _read(self) -> list[StepFile]:

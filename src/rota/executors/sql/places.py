@@ -1,7 +1,8 @@
 """Where the files of a run are executed: a session on its target, opened when it is needed.
 
-On DuckDB the runs of one file come one after the other, and what a run attached is detached when
-it ends, however it ended.
+On DuckDB the runs of one file come one after the other. What a run attached is detached when it
+ends, however it ended, and the secrets that it made are dropped: others would find them, and the
+next run in its way.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ class Place:
 
 
 class DuckPlace(Place):
-    def __init__(self, target: Target, instance: Instance) -> None:
+    def __init__(self, target: Target, instance: Instance, makes_secrets: bool) -> None:
         super().__init__(target)
-        self._instance = instance
-        self._before = self._attached()
+        self._instance, self._makes_secrets = instance, makes_secrets
+        self._before, self._secrets = self._attached(), self._made_secrets()
 
     def aside(self) -> Session:
         return session_on(self.target.kind, self._instance.cursor())
@@ -86,17 +87,30 @@ class DuckPlace(Place):
         with self._instance.cursor() as cursor:
             return attached(cursor)
 
+    def _made_secrets(self) -> set[str]:
+        from rota.executors.sql.duckdb import temporary_secrets
+
+        if not self._makes_secrets:
+            return set()
+        with self._instance.cursor() as cursor:
+            return temporary_secrets(cursor)
+
     def close(self) -> None:
-        from rota.executors.sql.duckdb import detach
+        from rota.executors.sql.duckdb import detach, drop_secrets
 
         super().close()
         with self._instance.cursor() as cursor:
-            detach(cursor, self._attached() - self._before)
+            try:
+                detach(cursor, self._attached() - self._before)
+            finally:
+                drop_secrets(cursor, self._made_secrets() - self._secrets)
 
 
 @contextmanager
-def open_place(target: Target, stopped: Callable[[], bool]) -> Iterator[Place]:
-    """The target, until the run ends."""
+def open_place(
+    target: Target, stopped: Callable[[], bool], *, makes_secrets: bool
+) -> Iterator[Place]:
+    """The target, until the run ends. `makes_secrets`: its SQL makes some that are not kept."""
     if target.kind != "duckdb" or (target.is_store and ":memory:" in target.path):
         yield from _until_closed(Place(target))
         return
@@ -106,7 +120,7 @@ def open_place(target: Target, stopped: Callable[[], bool]) -> Iterator[Place]:
             if stopped():
                 raise Interrupted
         try:
-            yield from _until_closed(DuckPlace(target, instance))
+            yield from _until_closed(DuckPlace(target, instance, makes_secrets))
         finally:
             instance.run_lock.release()
     finally:
