@@ -358,3 +358,10 @@ def together(*calls: Callable[[], T]) -> list[T]:
 
     with ThreadPoolExecutor(len(calls)) as pool:
         return list(pool.map(begin, calls))
+
+
+def worker_row(worker_id: str, **options: object) -> dict[str, object]:
+    return {
+        "id": worker_id, "host": "box", "pid": 7, "version": "0.1", "tzdata": "2025a",
+        "origin": None, "jobs": '["job"]', "queues": "[]", "slots": 4, "stuck": 0, **options,
+    }  # fmt: skip

@@ -24,6 +24,7 @@ from tests.conformance.support import (
     put_job,
     put_schedule,
     settle,
+    worker_row,
 )
 
 ADA = Actor(by="ada", via="http")
@@ -147,6 +148,26 @@ def test_a_queue_tells_its_depth_by_state_and_what_ended(store: Store, clock: Vi
     assert rest["ended_per_minute"] == 1.0
     assert mail["depths"]["queued"] == 0
     assert mail["ended_per_minute"] == 0.0
+
+
+def test_queues_workers_and_locks_come_in_pages(store: Store) -> None:
+    for name in ("b", "a", "B", "c"):
+        store.acquire_lock(f"lock of {name}", "me", 60)
+        store.put_worker(worker_row(f"host-{name}"))
+        put_job(store, name, queue=f"queue-{name}")
+        enqueue(store, job=name, queue=f"queue-{name}")
+    look = control(store)
+    lists = [(look.locks, "name"), (look.workers, "id"), (look.queues, "name"),
+             (look.queue_work, "name")]  # fmt: skip
+    for one, key in lists:
+        everything = [row[key] for row in one()]
+        assert len(everything) >= 4
+        found: list[str] = []
+        while page := one(after=found[-1] if found else "", limit=3):
+            found += [row[key] for row in page]
+        assert found == everything
+        with pytest.raises(Invalid, match="limit"):
+            one(limit=501)
 
 
 def test_a_rate_looks_at_the_latest_runs_where_many_end(

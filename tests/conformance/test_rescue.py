@@ -30,6 +30,7 @@ from tests.conformance.support import (
     states,
     tick,
     together,
+    worker_row,
 )
 
 LOST = Outcome(kind="lost", error="lease expired")
@@ -195,13 +196,6 @@ def test_a_sweep_is_bounded(store: Store) -> None:
 
 
 # Workers
-
-
-def worker_row(worker_id: str, **options: object) -> dict[str, object]:
-    return {
-        "id": worker_id, "host": "box", "pid": 7, "version": "0.1", "tzdata": "2025a",
-        "origin": None, "jobs": '["job"]', "queues": "[]", "slots": 4, "stuck": 0, **options,
-    }  # fmt: skip
 
 
 def test_a_worker_says_that_it_is_alive(store: Store, clock: VirtualClock) -> None:

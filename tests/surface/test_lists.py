@@ -150,6 +150,21 @@ def test_locks(cli: Cli, store: Control) -> None:
     assert columns(cli("locks").out)[1][:2] == ["till", "me"]
 
 
+def test_what_does_not_fit_a_page_is_on_the_next(cli: Cli, store: Control) -> None:
+    for name in ("till two", "till one"):
+        store.storage.acquire_lock(name, "me", 60)
+    first = cli("locks", "--limit", "1")
+    assert columns(first.out)[1][0] == "till one"
+    assert first.err == "there may be more; the next page: --after 'till one'\n"
+    following = cli("locks", "--after", "till one", "--json").json
+    assert [one["name"] for one in following] == ["till two"]
+    first = cli("queues", "--limit", "1")
+    assert first.err == "there may be more; the next page: --after default\n"
+    assert [one["name"] for one in cli("queues", "--after", "default", "--json").json] == ["talk"]
+    assert cli("workers", "--after", "zzz", "--limit", "1", "--json").json == []
+    assert "limit 501 must be" in cli("workers", "--limit", "501").error
+
+
 def test_the_lists_work_on_postgresql(cli: Cli, postgres_url: str) -> None:
     where = ("--database", postgres_url, "--json")
     assert cli("migrate", *where).json["applied"]

@@ -404,13 +404,25 @@ def test_sql_asks_for_the_role_of_each_statement(working: Site) -> None:
 
 
 def test_workers_queues_locks_and_files_are_listed(working: Site, client: httpx.Client) -> None:
-    (worker,) = ok(client.get(f"{V1}/workers"))
+    (worker,) = ok(client.get(f"{V1}/workers"))["items"]
     assert worker["alive"] is True
     assert "greet" in worker["jobs"]
-    assert {one["name"] for one in ok(client.get(f"{V1}/queues"))} >= {"default", "talk"}
-    with working.app.lock("the key"):
-        (lock,) = ok(client.get(f"{V1}/locks"))
-        assert lock["name"] == "the key"
+    queues = ok(client.get(f"{V1}/queues"))
+    assert {one["name"] for one in queues["items"]} >= {"default", "talk"}
+    assert queues["next"] is None
+    with working.app.lock("the key"), working.app.lock("another"):
+        page = ok(client.get(f"{V1}/locks", params={"limit": 1}))
+        assert ([one["name"] for one in page["items"]], page["next"]) == (["another"], "another")
+        following = ok(client.get(f"{V1}/locks", params={"after": page["next"]}))
+        assert ([one["name"] for one in following["items"]], following["next"]) == (
+            ["the key"],
+            None,
+        )
+    assert ok(client.get(f"{V1}/queues", params={"after": "zzz"}))["items"] == []
+    assert ok(client.get(f"{V1}/workers", params={"after": worker["id"]}))["items"] == []
+    for noun in ("workers", "queues", "locks"):
+        assert problem(client.get(f"{V1}/{noun}", params={"limit": 501}))[0] == 422
+        assert client.get(f"{V1}/{noun}", params={"after": "\0"}).status_code in (200, 400, 422)
     assert ok(client.get(f"{V1}/files"))["items"] == []
     assert problem(client.get(f"{V1}/files/nothing/content")) == (404, "unknown")
     assert problem(client.delete(f"{V1}/files/nothing")) == (404, "unknown")

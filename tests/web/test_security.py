@@ -540,7 +540,7 @@ def test_a_request_that_takes_too_long_is_answered(
     go = threading.Event()
     monkeypatch.setattr(guard, "REQUEST_SECONDS", 0.2)
     monkeypatch.setattr(
-        type(site.app.storage), "list_queues", lambda self, limit: go.wait(20) or []
+        type(site.app.storage), "list_queues", lambda self, **page: go.wait(20) or []
     )
     with site.client() as client:
         answer = client.get("/api/v1/queues")
@@ -551,7 +551,7 @@ def test_a_request_that_takes_too_long_is_answered(
 def test_a_failure_of_ours_says_where_to_look_and_nothing_else(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(self: object, limit: int) -> None:
+    def fail(self: object, **page: object) -> None:
         raise RuntimeError("the secret is geheim")
 
     monkeypatch.setattr(type(site.app.storage), "list_queues", fail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from shlex import quote
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -139,10 +140,18 @@ def runs(
     _say_more(found, limit, f"--before {found[-1].seq}" if found else "")
 
 
-def queues(*, where: Where = HERE) -> None:
-    """List queues and how much waits in them."""
+def queues(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> None:
+    """List queues and how much waits in them.
+
+    Parameters
+    ----------
+    after
+        Begin after this name: the way to the next page.
+    limit
+        At most this many.
+    """
     with reading(where) as control:
-        found, overview = control.queues(), control.overview()
+        found, overview = control.queues(after=after or "", limit=limit), control.overview()
     if where.json:
         return say_json(found)
     now = overview["now_at"]
@@ -160,15 +169,28 @@ def queues(*, where: Where = HERE) -> None:
         ),
         empty="no queues yet; the first job makes one",
     )
-    _say_cut(found)
+    _say_more(found, limit, f"--after {found[-1]['name']}" if found else "")
     if overview["dispatch"] != "on":
         note(f"dispatch is {one_line(overview['dispatch'])}; `rota resume --dispatch` goes on")
 
 
-def workers(*, where: Where = HERE) -> None:
-    """List workers, and whether they were seen lately."""
+def workers(
+    *,
+    after: Annotated[str | None, Parameter(metavar="ID")] = None,
+    limit: int = PAGE,
+    where: Where = HERE,
+) -> None:
+    """List workers, and whether they were seen lately.
+
+    Parameters
+    ----------
+    after
+        Begin after this id: the way to the next page.
+    limit
+        At most this many.
+    """
     with reading(where) as control:
-        found, now = control.workers(), control.now()
+        found, now = control.workers(after=after or "", limit=limit), control.now()
     for worker in found:
         worker |= {"alive": is_alive(worker, now), "stopping": is_stopping(worker)}
     if where.json:
@@ -205,13 +227,21 @@ def workers(*, where: Where = HERE) -> None:
         ),
         empty="no workers; start one with `rota up [MODULE:APP]`",
     )
-    _say_cut(found)
+    _say_more(found, limit, f"--after {found[-1]['id']}" if found else "")
 
 
-def locks(*, where: Where = HERE) -> None:
-    """List locks that are held."""
+def locks(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> None:
+    """List locks that are held.
+
+    Parameters
+    ----------
+    after
+        Begin after this name: the way to the next page.
+    limit
+        At most this many.
+    """
     with reading(where) as control:
-        found, now = control.locks(), control.now()
+        found, now = control.locks(after=after or "", limit=limit), control.now()
     if where.json:
         return say_json(found)
     say_table(
@@ -219,7 +249,7 @@ def locks(*, where: Where = HERE) -> None:
         ((lock["name"], lock["owner"], lock["token"], when(lock["until"], now)) for lock in found),
         empty="no lock is held",
     )
-    _say_cut(found)
+    _say_more(found, limit, f"--after {quote(found[-1]['name'])}" if found else "")
 
 
 def say_runs(
@@ -270,13 +300,6 @@ def _pause_note(queue: dict[str, object], now: datetime) -> str | None:
     if isinstance(queue["paused_at"], datetime):
         told += f" {when(queue['paused_at'], now)}"
     return told + (f": {queue['reason']}" if queue["reason"] else "")
-
-
-def _say_cut(found: Sequence[object]) -> None:
-    if len(found) == PAGE:
-        note(
-            f"there may be more; the first {PAGE} are shown, and `rota sql` can ask for the others"
-        )
 
 
 def _say_more(found: Sequence[object], limit: int, how: str) -> None:

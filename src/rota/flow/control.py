@@ -32,6 +32,7 @@ from rota.model.limits import (
     SELECT_ROWS,
     SELECT_SECONDS,
     STATEMENT_LENGTH,
+    check_key,
     check_name,
     check_text,
     check_whole,
@@ -180,11 +181,14 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
             raise Invalid(f"seconds {seconds!r} must be above 0 and at most {SELECT_SECONDS:g}")
         return self.storage.select(sql, limit=limit, seconds=seconds)
 
-    def queues(self) -> list[dict[str, Any]]:
-        return self.storage.list_queues(limit=PAGE)
+    def queues(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
+        return self.storage.list_queues(after=after, limit=page_size(limit))
 
-    def workers(self) -> list[dict[str, Any]]:
-        return self.storage.list_workers(limit=PAGE)
+    def workers(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
+        """By id, which begins with the host's name."""
+        if after:
+            check_key(after, "after")
+        return self.storage.list_workers(after=after, limit=page_size(limit))
 
     def doctor(self, *, host: str = "127.0.0.1", cluster: str | None = None) -> list[Finding]:
         """Examine the store and the processes on it: what is wrong, and the fix."""
@@ -197,8 +201,10 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         )
         return [replace(one, says=redact_text(one.says)) for one in examine(seen)]
 
-    def locks(self) -> list[dict[str, Any]]:
-        return self.storage.list_locks(limit=PAGE)
+    def locks(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
+        if after:
+            check_key(after, "after")
+        return self.storage.list_locks(after=after, limit=page_size(limit))
 
     def files(
         self, prefix: str = "", *, after: str = "", limit: int = PAGE

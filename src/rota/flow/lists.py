@@ -70,9 +70,10 @@ class ListsControl:
         seen = self.storage.good_versions([job.name for job in jobs if job.error and job.good])
         return {job.name: seen.get(job.name) if job.error else job.version_at for job in jobs}
 
-    def queue_work(self) -> list[dict[str, Any]]:
-        """Every queue with how many runs it has in each state, and how many ended a minute. Of the
-        states in `capped` it may have more."""
+    def queue_work(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
+        """Queues by name, each with how many runs it has in each state, and how many ended a
+        minute. Of the states in `capped` it may have more."""
+        check_whole(limit, "limit", 1, PAGE)
         now = self.storage.now()
         work = self.storage.queue_work(now - RATE_SPAN, depth=METRIC_DEPTH, ended=RATE_RUNS)
         span = max(now - work["since_at"], SHORTEST_SPAN)
@@ -89,7 +90,7 @@ class ListsControl:
                 "capped": sorted(full | ({"queued"} if queue["queued"] >= METRIC_DEPTH else set())),
                 "ended_per_minute": work["ended"].get(queue["name"], 0) / (span / MINUTE),
             }
-            for queue in self.storage.list_queues(limit=PAGE)
+            for queue in self.storage.list_queues(after=after, limit=limit)
         ]
 
     def find_audit(

@@ -957,7 +957,7 @@ SELECT name FROM {prefix}queues WHERE name = :name;
 SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
        (SELECT count(*) FROM (SELECT 1 AS one FROM {prefix}runs r
                                WHERE r.state = 'queued' AND r.queue = q.name LIMIT :depth) AS waiting) AS queued
-  FROM {prefix}queues q ORDER BY q.name LIMIT :limit;
+  FROM {prefix}queues q WHERE q.name > :after ORDER BY q.name LIMIT :limit;
 
 -- name: set_meta
 MERGE INTO {prefix}meta AS m USING (SELECT :key AS key, :value AS value) AS a ON m.key = a.key
@@ -1043,7 +1043,7 @@ RETURNING id;
 SELECT id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck, started_at, seen_at,
        (SELECT count(*) FROM {prefix}runs AS r
          WHERE r.state = 'running' AND r.worker_id = w.id) AS running
-  FROM {prefix}workers AS w ORDER BY started_at, id LIMIT :limit;
+  FROM {prefix}workers AS w WHERE id > :after ORDER BY id LIMIT :limit;
 
 -- name: acquire_lock
 -- The token rises with each holder, also after a release: the row stays.
@@ -1077,7 +1077,8 @@ UPDATE {prefix}locks AS l SET until = {now}, owner = NULL
 RETURNING l.token;
 
 -- name: list_locks
-SELECT name, owner, token, until FROM {prefix}locks WHERE until > {now} ORDER BY name LIMIT :limit;
+SELECT name, owner, token, until FROM {prefix}locks
+ WHERE name > :after AND until > {now} ORDER BY name LIMIT :limit;
 
 --------------------------------------------------------------------------------------- read
 

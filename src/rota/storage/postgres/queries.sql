@@ -1163,7 +1163,7 @@ SELECT pid, coalesce(usename::text, 'nobody') AS owner, coalesce(application_nam
 SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
        (SELECT count(*) FROM (SELECT 1 AS one FROM {prefix}runs r
                                WHERE r.state = 'queued' AND r.queue = q.name LIMIT :depth) AS waiting) AS queued
-  FROM {prefix}queues q ORDER BY q.name LIMIT :limit;
+  FROM {prefix}queues q WHERE q.name > :after ORDER BY q.name LIMIT :limit;
 
 -- name: set_meta
 INSERT INTO {prefix}meta (key, value) VALUES (:key, :value)
@@ -1246,7 +1246,7 @@ RETURNING w.id;
 SELECT id, host, pid, version, tzdata, origin, jobs::text, queues::text, slots, stuck, started_at,
        seen_at,
        (SELECT count(*) FROM {prefix}runs r WHERE r.state = 'running' AND r.worker_id = w.id) AS running
-  FROM {prefix}workers w ORDER BY started_at, id LIMIT :limit;
+  FROM {prefix}workers w WHERE id > :after ORDER BY id LIMIT :limit;
 
 -- name: acquire_lock
 -- The token rises with each holder, also after a release: the row stays.
@@ -1275,7 +1275,7 @@ RETURNING l.token;
 
 -- name: list_locks
 SELECT name, owner, token, until FROM {prefix}locks
- WHERE until > (SELECT {now}) ORDER BY name LIMIT :limit;
+ WHERE name > :after AND until > (SELECT {now}) ORDER BY name LIMIT :limit;
 
 --------------------------------------------------------------------------------------- read
 

@@ -40,8 +40,8 @@ class CatalogScript(Script):
     def forget_old_workers(self, age_seconds: float) -> None:
         self.engine.single("forget_old_workers", [{"age_seconds": age_seconds}])
 
-    def list_workers(self, *, limit: int) -> list[Row]:
-        found = self.engine.read(lambda tx: tx.all("list_workers", limit=limit))
+    def list_workers(self, *, after: str = "", limit: int) -> list[Row]:
+        found = self.engine.read(lambda tx: tx.all("list_workers", after=after, limit=limit))
         for row in found:
             row["jobs"], row["queues"] = rows.from_json(row["jobs"]), rows.from_json(row["queues"])
         return found
@@ -59,15 +59,15 @@ class CatalogScript(Script):
     def release_lock(self, name: str, token: int) -> bool:
         return bool(self.engine.single("release_lock", [{"name": name, "token": token}]))
 
-    def list_locks(self, *, limit: int) -> list[Row]:
-        return self.engine.read(lambda tx: tx.all("list_locks", limit=limit))
+    def list_locks(self, *, after: str = "", limit: int) -> list[Row]:
+        return self.engine.read(lambda tx: tx.all("list_locks", after=after, limit=limit))
 
-    def list_queues(self, *, limit: int) -> list[Row]:
+    def list_queues(self, *, after: str = "", limit: int) -> list[Row]:
         """Every queue with how many runs are queued in it, counted up to METRIC_DEPTH."""
 
         def read(tx: Transaction) -> list[Row]:
             oldest = {row["queue"]: row["due_at"] for row in tx.all("oldest_queued")}
-            found = tx.all("list_queues", limit=limit, depth=METRIC_DEPTH)
+            found = tx.all("list_queues", after=after, limit=limit, depth=METRIC_DEPTH)
             for row in found:
                 row["paused"] = bool(row["paused"])
                 row["oldest_at"] = oldest.get(row["name"])

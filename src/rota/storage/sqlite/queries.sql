@@ -803,7 +803,7 @@ SELECT name FROM {prefix}queues WHERE name = :name;
 SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
        (SELECT count(*) FROM (SELECT 1 AS one FROM {prefix}runs r
                                WHERE r.state = 'queued' AND r.queue = q.name LIMIT :depth) AS waiting) AS queued
-  FROM {prefix}queues q ORDER BY q.name LIMIT :limit;
+  FROM {prefix}queues q WHERE q.name > :after ORDER BY q.name LIMIT :limit;
 
 -- name: set_meta
 INSERT INTO {prefix}meta (key, value) VALUES (:key, :value)
@@ -870,7 +870,7 @@ RETURNING id;
 -- name: list_workers
 SELECT id, host, pid, version, tzdata, origin, jobs, queues, slots, stuck, started_at, seen_at,
        (SELECT count(*) FROM {prefix}runs r WHERE r.state = 'running' AND r.worker_id = w.id) AS running
-  FROM {prefix}workers w ORDER BY started_at, id LIMIT :limit;
+  FROM {prefix}workers w WHERE id > :after ORDER BY id LIMIT :limit;
 
 -- name: acquire_lock
 -- The token rises with each holder, also after a release: the row stays.
@@ -892,7 +892,8 @@ UPDATE {prefix}locks SET until = {now}, owner = NULL
 RETURNING token;
 
 -- name: list_locks
-SELECT name, owner, token, until FROM {prefix}locks WHERE until > {now} ORDER BY name LIMIT :limit;
+SELECT name, owner, token, until FROM {prefix}locks
+ WHERE name > :after AND until > {now} ORDER BY name LIMIT :limit;
 
 --------------------------------------------------------------------------------------- read
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.web.routing import Asked, Routes
-from rota.web.shapes import Done, PathName, Telling, Why
+from rota.web.shapes import AfterName, Done, Limit, Page, PathName, Telling, Why
 
 routes = Routes("queues")
 
@@ -30,10 +30,11 @@ class Queue(Telling):
     ended_per_minute: float
 
 
-@routes.get("/queues", list[Queue])
-def list_queues(ask: Asked) -> Any:
-    """Every queue, with how much waits in it and since when."""
-    return ask.control.queue_work()
+@routes.get("/queues", Page[Queue])
+def list_queues(ask: Asked, after: AfterName = "", limit: Limit = 100) -> Any:
+    """Queues by name, with how much waits in each and since when."""
+    found = ask.control.queue_work(after=after, limit=limit)
+    return {"items": found, "next": found[-1]["name"] if len(found) == limit else None}
 
 
 @routes.post("/queues/{queue:name}/pause", Done)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Query
 
 from rota.flow.charts import busy_slots
 from rota.flow.workers import is_alive, is_stopping
+from rota.model.limits import KEY_LENGTH
 from rota.web.routing import Asked, Routes
-from rota.web.shapes import Telling
+from rota.web.shapes import Limit, Page, Telling
 
 routes = Routes("workers")
+
+# Names of locks are the user's own text, and ids begin with what a machine is called.
+After = Annotated[str, Query(max_length=KEY_LENGTH, description="`next` of the page before.")]
 
 
 class Worker(Telling):
@@ -43,22 +49,25 @@ class Lock(Telling):
     until: datetime
 
 
-@routes.get("/workers", list[Worker])
-def list_workers(ask: Asked) -> Any:
-    """The processes that work, with what they know and how much they do."""
+@routes.get("/workers", Page[Worker])
+def list_workers(ask: Asked, after: After = "", limit: Limit = 100) -> Any:
+    """The processes that work, by id, with what they know and how much they do."""
     now = ask.control.now()
-    return [
+    found = ask.control.workers(after=after, limit=limit)
+    items = [
         {
             **one,
             "busy": busy_slots(one),
             "alive": is_alive(one, now),
             "stopping": is_stopping(one),
         }
-        for one in ask.control.workers()
+        for one in found
     ]
+    return {"items": items, "next": found[-1]["id"] if len(found) == limit else None}
 
 
-@routes.get("/locks", list[Lock])
-def list_locks(ask: Asked) -> Any:
-    """The locks that somebody holds."""
-    return ask.control.locks()
+@routes.get("/locks", Page[Lock])
+def list_locks(ask: Asked, after: After = "", limit: Limit = 100) -> Any:
+    """The locks that somebody holds, by name."""
+    found = ask.control.locks(after=after, limit=limit)
+    return {"items": found, "next": found[-1]["name"] if len(found) == limit else None}

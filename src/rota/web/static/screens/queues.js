@@ -13,6 +13,7 @@ import { Card, Page } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
 
+const MOST_QUEUES = 500;
 const STATES = ["queued", "running", "held", "waiting", "paused"];
 const MEANING = {
   queued: "due, and waits for a free slot", running: "a worker has it", held: "waits for a run before it, or for a free place of its concurrency key",
@@ -21,7 +22,7 @@ const MEANING = {
 
 export default function Queues() {
   const { data, error, reload } = useLoad(
-    (signal) => get("/queues", {}, { signal }), [],
+    (signal) => get("/queues", { limit: MOST_QUEUES }, { signal }), [],
     { on: (event) => aboutRuns(event) || aboutActions(event), every: 10 },
   );
   const act = async (question, path, words) => {
@@ -42,7 +43,7 @@ export default function Queues() {
           ${can("operator") && html`<button class="primary" onClick=${() => act({ title: "Resume dispatch", text: "Runs are claimed again, in all processes.", verb: "Resume" }, "/dispatch/resume", false)}>Resume dispatch…</button>`}
         </header></section>`}
       <${Card} flush label="Queues">
-        <${Table} label="Queues" rows=${data} error=${error} keyOf=${(one) => one.name} columns=${[
+        <${Table} label="Queues" rows=${data?.items} error=${error} keyOf=${(one) => one.name} columns=${[
           { label: "Queue", lead: true, cell: (one) => html`<a class="named" href=${href("/runs", { queue: one.name })}>${one.name}</a>` },
           { label: "State", cell: (one) => html`<${State} queue=${one} />` },
           ...STATES.map((state) => ({ label: state, right: true, cell: (one) => count(one, state) })),
@@ -53,6 +54,7 @@ export default function Queues() {
             : html`<button onClick=${() => pause(one)} aria-label="Pause queue ${one.name}">Pause…</button>`) },
         ]} empty=${html`<${Empty} title="No queue yet">The first job or run makes one: <code>rota enqueue JOB</code><//>`} />
       <//>
+      ${data?.next != null && html`<p class="muted small">The first ${MOST_QUEUES} are shown; the others: <code>rota queues --after ${data.next}</code></p>`}
       <${Why} />
       <p class="muted small">${STATES.map((state) => `${state}: ${MEANING[state]}`).join("; ")}.</p>
     </div>

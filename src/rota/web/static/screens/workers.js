@@ -12,12 +12,14 @@ import { Table } from "../parts/table.js";
 import { Took, When } from "../parts/when.js";
 
 const MOST_RUNS = 500;
+const MOST_WORKERS = 500;
+const MOST_LOCKS = 500;
 const JOBS_SHOWN = 30;
 
 export default function Workers() {
-  const workers = useLoad((signal) => get("/workers", {}, { signal }), [], { on: aboutRuns, every: 5 });
+  const workers = useLoad((signal) => get("/workers", { limit: MOST_WORKERS }, { signal }), [], { on: aboutRuns, every: 5 });
   const running = useLoad((signal) => get("/runs", { state: "running", limit: MOST_RUNS }, { signal }), [], { on: aboutRuns });
-  const told = workers.data;
+  const told = workers.data?.items;
   if (!told) return html`<${Page} title="Workers">${workers.error ? html`<${Failed} error=${workers.error} again=${workers.reload} />` : html`<${Empty} title="Loading…" />`}<//>`;
   const runs = new Map();
   for (const run of running.data?.items ?? []) runs.set(run.worker_id, [...(runs.get(run.worker_id) ?? []), run]);
@@ -31,6 +33,7 @@ export default function Workers() {
       ${told.length === 0
         ? html`<${Card}><${Empty} title="No worker has been here">Start one: <code>rota up</code>, or <code>rota up --only worker</code> beside others.<//><//>`
         : html`<div class="grid two">${[...live, ...told.filter((one) => !one.alive)].map((one) => html`<${Worker} key=${one.id} worker=${one} runs=${runs.get(one.id) ?? []} />`)}</div>`}
+      ${workers.data.next != null && html`<p class="muted small">The first ${MOST_WORKERS} are shown; the others: <code>rota workers --after ${workers.data.next}</code></p>`}
       ${running.data?.next != null && html`<p class="muted small">The newest ${MOST_RUNS} running runs are shown; <a href=${href("/runs", { state: "running" })}>all of them</a>.</p>`}
       <${Locks} />
     </div>
@@ -74,13 +77,14 @@ function Known({ jobs }) {
 }
 
 function Locks() {
-  const { data, error } = useLoad((signal) => get("/locks", {}, { signal }), [], { on: (event) => aboutRuns(event) || aboutActions(event), every: 10 });
+  const { data, error } = useLoad((signal) => get("/locks", { limit: MOST_LOCKS }, { signal }), [], { on: (event) => aboutRuns(event) || aboutActions(event), every: 10 });
   return html`<${Card} title="Locks that somebody holds" flush>
-    <${Table} label="Locks" rows=${data} error=${error} keyOf=${(one) => one.name} columns=${[
+    <${Table} label="Locks" rows=${data?.items} error=${error} keyOf=${(one) => one.name} columns=${[
       { label: "Lock", lead: true, cell: (one) => html`<span class="mono">${one.name}</span>` },
       { label: "Held by", cell: (one) => html`<span class="mono">${one.owner ?? "–"}</span>` },
       { label: "Token", right: true, cell: (one) => one.token },
       { label: "Until", cell: (one) => html`<${When} at=${one.until} as="countdown" />` },
     ]} empty=${html`<${Empty} title="No lock is held">A program takes one with <code>app.lock("name")</code>.<//>`} />
+    ${data?.next != null && html`<p class="muted small">The first ${MOST_LOCKS} are shown; the others: <code>rota locks --after ${data.next}</code></p>`}
   <//>`;
 }
