@@ -99,7 +99,7 @@ class Rota:
         self._equip()
         self._jobs: dict[str, Job] = {}
         self.events.sources = Sources(
-            self._jobs, lambda schedule_id: self.storage.schedule_words(schedule_id)
+            self._jobs, lambda number: self.storage.schedule_words([number]).get(number)
         )
         self._schedules: dict[str, Schedule] = {}
         self._storage = storage

@@ -191,7 +191,7 @@ def test_an_event_is_told_also_when_the_store_is_away(
     @driven.app.job(every="1h")
     def tick() -> None: ...
 
-    def away(schedule_id: int) -> None:
+    def away(ids: object) -> None:
         raise rota.Unavailable("away")
 
     monkeypatch.setattr(driven.store, "schedule_words", away)

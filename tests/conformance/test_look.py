@@ -91,6 +91,26 @@ def test_what_changed_since_is_told(store: Store, clock: VirtualClock) -> None:
     assert store.brief_runs([running["seq"]]) == [running]
 
 
+def test_attempts_of_several_runs_are_told_above_a_number_each(
+    store: Store, clock: VirtualClock
+) -> None:
+    enqueue_many(store, 3)
+    for outcome in ("failed", "failed", "succeeded"):
+        runs = claim(store)
+        for run in runs:
+            settle(store, run, outcome)
+        clock.advance("1s")
+        store.promote(limit=10)
+    first, second, third = sorted(run.seq for run in runs)
+    found = store.attempts_above({second: 2, first: 0, 999: 0}, limit=10)
+    assert [(one.run_seq, one.number, one.outcome) for one in found] == [
+        (first, 1, "failed"), (first, 2, "failed"), (first, 3, "succeeded"),
+        (second, 3, "succeeded"),
+    ]  # fmt: skip
+    assert len(store.attempts_above({third: 0}, limit=2)) == 2
+    assert store.attempts_above({}, limit=10) == []
+
+
 def test_ends_are_the_latest_ones_of_a_stretch(store: Store, clock: VirtualClock) -> None:
     enqueue_many(store, 4)
     for run in claim(store, 3):

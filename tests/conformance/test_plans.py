@@ -270,6 +270,7 @@ def do_look(store: Store, clock: VirtualClock) -> None:
     told = {"seq": at["seq"] - 5, "audit_id": at["audit_id"] - 5}
     store.changes_since(**told, since_at=now, until_at=soon, limit=100)
     store.brief_runs([1, 2, 3])
+    store.attempts_above({1: 0, 2: 1, 3: 0}, limit=100)
     for state in ("dead", "cancelled", "paused", "running"):
         store.list_runs(state=state, limit=10)
         store.count_matching_runs(state, job="job", limit=10)
@@ -315,6 +316,7 @@ SENT = {
     "do_look": {
         "brief_runs_after",
         "brief_ended",
+        "attempts_above",
         "ended_from",
         "list_runs_of_state",
         "dead_runs",

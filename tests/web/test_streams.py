@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,24 @@ import httpx
 import pytest
 
 import rota
+from rota.flow.events import NAMES, RunEvent
 from rota.web import streams
 from rota.web.feed import CHUNK_BYTES, RING
+from tests.api.support import wait_until
 from tests.surface.conftest import environment
 from tests.web.support import Site, jobs, serving
 
 Event = tuple[str, str | None, Any]
+# Each try may be over between two looks at the store.
+SHAKY = """
+schedule = "0 3 * * *"
+max_attempts = 3
+delay = "1s"
+
+def run(ctx):
+    if ctx.attempt < 3:
+        raise RuntimeError(f"try {ctx.attempt}")
+"""
 CROWD = 500
 
 
@@ -80,13 +93,56 @@ def test_what_another_process_does_is_told_in_its_order(tmp_path: Path, database
                 other.stop(grace="1s")
         about = [(name, said) for name, _, said in told if said.get("run_id") == run_id]
         assert [name for name, _ in about] == [
-            "run.created", "job.started", "attempt.started", "job.failed",
+            "run.created", "job.started", "attempt.started", "attempt.failed", "job.failed",
         ]  # fmt: skip
         failed = about[-1][1]
         assert failed["name"] == "broken"
         assert failed["state"] == "dead"
         assert "no bread, 3 of 7" in failed["error"]
         assert "geheim" not in json.dumps(told)
+
+
+def test_the_stream_says_of_a_run_what_listeners_are_told(tmp_path: Path, database: str) -> None:
+    """A file job by its schedule, three tries of it, in a process that runs as people run it."""
+    folder = tmp_path / "jobs.d"
+    folder.mkdir()
+    (folder / "shaky.py").write_text(SHAKY)
+    other = rota.Rota(database, jobs_dir=str(folder))
+    heard: list[tuple[str, RunEvent]] = []
+    for name in NAMES:
+        other.on(name)(lambda event, name=name: heard.append((name, event)))
+    with (
+        serving(tmp_path, database) as site,
+        site.client() as client,
+        reading(client, "/events") as stream,
+    ):
+        assert stream.next()[0] == "hello"
+        other.start()
+        try:
+            other.control.trigger("shaky")
+            told = stream.until("job.completed")
+            wait_until(lambda: "job.completed" in [name for name, _ in heard], "the end")
+        finally:
+            other.stop(grace="1s")
+    of_run = [(name, said) for name, _, said in told if said.get("name") == "shaky"]
+    assert of_run[0][0] == "run.created"
+    of_run = [(name, said) for name, said in of_run if name in NAMES]
+    assert [name for name, _ in of_run] == [name for name, _ in heard] == [
+        "job.started",
+        "attempt.started", "attempt.failed",
+        "attempt.started", "attempt.failed",
+        "attempt.started", "attempt.succeeded",
+        "job.completed",
+    ]  # fmt: skip
+    same = ("name", "run_id", "attempt", "file_path", "schedule", "schedule_name")
+    for (_, said), (_, event) in zip(of_run, heard, strict=True):
+        assert [said[one] for one in same] == [getattr(event, one) for one in same]
+        assert set(said) >= {one.name for one in fields(RunEvent)}
+    failed = of_run[2][1]
+    assert failed["file_path"] == str(folder / "shaky.py")
+    assert (failed["schedule"], failed["schedule_name"]) == ("0 3 * * *", "shaky")
+    assert (failed["attempt"], failed["error"]) == (1, "RuntimeError: try 1")
+    assert failed["duration_ms"] >= 0
 
 
 def test_what_people_do_is_told_too(site: Site) -> None:

@@ -131,8 +131,7 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
 
     def schedule_name(self, schedule_id: int) -> str | None:
         """The name of a schedule by its number; None if there is none."""
-        found = self.storage.schedule_words(schedule_id)
-        return None if found is None else found[0]
+        return self.storage.schedule_names([schedule_id]).get(schedule_id)
 
     def running_by_schedule(self) -> dict[int, int]:
         """How many runs of each schedule workers have now, by its number."""

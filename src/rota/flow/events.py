@@ -68,9 +68,13 @@ class Sources:
 
     def complete(self, event: RunEvent, schedule_id: int | None) -> RunEvent:
         job = self._jobs.get(event.name)
-        path = None if job is None else job.spec.get("file") or job.spec.get("folder")
         name, expr = self._find(schedule_id) or (None, None)
-        return replace(event, file_path=path, schedule=expr, schedule_name=name)
+        return replace(
+            event,
+            file_path=None if job is None else job.file_path,
+            schedule=expr,
+            schedule_name=name,
+        )
 
     def _find(self, schedule_id: int | None) -> Words | None:
         if schedule_id is None:

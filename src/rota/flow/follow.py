@@ -4,19 +4,24 @@ The process that settles tells its own listeners (`events.py`); everybody else l
 A step reads what is new since the last one: runs by their number, ends by their time, people's
 actions by their number. A row may commit later than one with a higher number, or with a later time,
 so ends are read again for a while and told once. What came to be and ended between two steps is
-told in its order; what changed more often than that is told as it is now.
+told in its order; what changed more often than that is told as it is now. Attempts that ended are
+read for the runs that a step sees: one that began and ended between two steps, while its run waits
+again, is told when that run is seen next.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.model.job import Job
 from rota.model.outcome import error_line
 from rota.model.records import decoded
 from rota.model.redact import redact_text
+from rota.model.run import Attempt
 from rota.storage.protocol import Storage
 
 STEP_SECONDS = 0.5
@@ -25,6 +30,8 @@ TOLD = 500  # events about runs a step; of more only how many
 AGAIN = timedelta(seconds=2)
 REMEMBERED = 20_000
 SHOWN_ERROR = 300
+
+UNHEARD = 2  # attempts of a run that nobody has seen yet: the last ones, if they are new
 
 ENDS = {"succeeded": "job.completed", "dead": "job.failed", "cancelled": "job.cancelled"}
 
@@ -39,6 +46,7 @@ class Follow:
         self._at: dict[str, Any] | None = None
         self._running: dict[int, dict[str, Any]] = {}
         self._begun, self._ended = Memory(), Memory()
+        self._heard = Memory()  # by run: the number of the last attempt whose end was told
         self._workers: frozenset[str] | None = None
 
     def step(self) -> float:
@@ -54,8 +62,15 @@ class Follow:
             limit=READ,
         )
         running = {row["seq"]: row for row in found["running"]}
-        gone = self._gone(storage, running, found)
-        events = [*self._about_runs(found, running, gone)]
+        looked = Looked(
+            now_at=found["now_at"],
+            made=found["made"],
+            running=running,
+            gone=self._gone(storage, running, found),
+            ended=[row for row in reversed(found["ended"]) if _end_of(row) not in self._ended],
+        )
+        tries = self._tries(storage, looked)
+        events = [*self._about_runs(looked, tries)]
         self._tell_runs(storage, events)
         for row in found["actions"]:
             self._tell("action", _action(row))
@@ -85,9 +100,11 @@ class Follow:
         )
         for row in found["ended"]:
             self._ended.add(_end_of(row))
+            self._heard.add(row["seq"], row["attempt"])
         self._running = {row["seq"]: row for row in found["running"]}
         for row in found["running"]:
-            self._begun.add((row["seq"], row["attempt"]))
+            self._begun.add(_attempt_of(row))
+            self._heard.add(row["seq"], row["attempt"] - 1)
         self._at = at
 
     def _gone(
@@ -98,39 +115,85 @@ class Follow:
         left = [seq for seq in self._running if seq not in running and seq not in ended]
         return storage.brief_runs(left[:READ]) if left else []
 
+    def _tries(self, storage: Storage, looked: Looked) -> dict[int, list[Attempt]]:
+        """The attempts that ended and were not told, of each run that a step sees, in order."""
+        for row in looked.made:
+            self._heard.add(row["seq"], 0)
+        seen = [
+            *(row for row in looked.made if row["attempt"]),
+            *(row for row in looked.running.values() if _attempt_of(row) not in self._begun),
+            *looked.gone,
+            *(row for row in looked.ended if _has_rows(row)),
+        ]
+        above = {
+            row["seq"]: self._heard.get(row["seq"], max(0, row["attempt"] - UNHEARD))
+            for row in seen
+        }
+        tries: dict[int, list[Attempt]] = {}
+        for one in storage.attempts_above(above, limit=READ):
+            # Of a run that nobody has seen before, what ended earlier was told, or by nobody.
+            is_new = one.finished_at is not None and one.finished_at >= looked.now_at - AGAIN
+            if is_new or one.run_seq in self._heard:
+                tries.setdefault(one.run_seq, []).append(one)
+        return tries
+
     def _about_runs(
-        self,
-        found: Mapping[str, Any],
-        running: Mapping[int, dict[str, Any]],
-        gone: Iterable[dict[str, Any]],
+        self, looked: Looked, tries: Mapping[int, list[Attempt]]
     ) -> Iterable[tuple[str, dict[str, Any]]]:
-        for row in found["made"]:
+        for row in looked.made:
             yield "run.created", row
-        for row in running.values():
+            yield from self._tried(row, tries)
+        for row in looked.running.values():
+            yield from self._tried(row, tries)
+            self._heard.add(row["seq"], row["attempt"] - 1)
             yield from self._started(row)
             before = self._running.get(row["seq"])
             if before is not None and before["progress"] != row["progress"]:
                 yield "run.progress", row
-        for row in gone:
+        for row in looked.gone:
+            yield from self._tried(row, tries)
             if row["state"] not in ENDS:
                 yield "run.changed", row
-        for row in reversed(found["ended"]):
+        for row in looked.ended:
+            yield from self._tried(row, tries)
+            if not _has_rows(row):
+                yield from self._started(row)
+                yield "attempt.succeeded", row
+            self._heard.put(row["seq"], row["attempt"])
             if self._ended.add(_end_of(row)):
-                if row["started_at"] is not None and row["attempt"]:
-                    yield from self._started(row)
                 yield ENDS[row["state"]], row
 
+    def _tried(
+        self, row: dict[str, Any], tries: Mapping[int, list[Attempt]]
+    ) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Each attempt that ended: its start, if nobody has heard of it, and its end."""
+        for one in tries.get(row["seq"], ()):
+            if one.number <= self._heard.get(one.run_seq, 0):
+                continue
+            self._heard.put(one.run_seq, one.number)
+            told = {
+                **row,
+                "attempt": one.number,
+                "started_at": one.started_at,
+                "finished_at": one.finished_at,
+                "error": one.error,
+            }
+            if one.started_at is not None:
+                yield from self._started(told)
+            yield f"attempt.{one.outcome}", told
+
     def _started(self, row: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
-        if self._begun.add((row["seq"], row["attempt"])):
+        if self._begun.add(_attempt_of(row)):
             if row["attempt"] == 1:
                 yield "job.started", row
             yield "attempt.started", row
 
     def _tell_runs(self, storage: Storage, events: list[tuple[str, dict[str, Any]]]) -> None:
         ids = {row["schedule_id"] for _, row in events[:TOLD] if row["schedule_id"] is not None}
-        names = storage.schedule_names(ids)
+        words = storage.schedule_words(ids)
+        jobs = storage.jobs_named(sorted({row["job"] for _, row in events[:TOLD]}))
         for name, row in events[:TOLD]:
-            self._tell(name, _event(row, names))
+            self._tell(name, _event(row, words, jobs.get(row["job"])))
         if len(events) > TOLD:
             self._tell("more", {"events": len(events) - TOLD})
 
@@ -142,28 +205,61 @@ class Follow:
         self._workers = now
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """The runs that a step sees; `ended` are those whose end was not told, in their order."""
+
+    now_at: datetime
+    made: list[dict[str, Any]]
+    running: Mapping[int, dict[str, Any]]
+    gone: list[dict[str, Any]]
+    ended: list[dict[str, Any]]
+
+
 class Memory:
-    """The last REMEMBERED things that were told."""
+    """The last REMEMBERED things that were told, each with a number if it has one."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Any, None] = OrderedDict()
+        self._kept: OrderedDict[Any, int] = OrderedDict()
 
-    def add(self, thing: Any) -> bool:
+    def __contains__(self, thing: Any) -> bool:
+        return thing in self._kept
+
+    def get(self, thing: Any, otherwise: int) -> int:
+        return self._kept.get(thing, otherwise)
+
+    def add(self, thing: Any, number: int = 0) -> bool:
         """False if it was there."""
         if thing in self._kept:
             return False
-        self._kept[thing] = None
+        self.put(thing, number)
+        return True
+
+    def put(self, thing: Any, number: int) -> None:
+        self._kept[thing] = number
+        self._kept.move_to_end(thing)
         if len(self._kept) > REMEMBERED:
             self._kept.popitem(last=False)
-        return True
 
 
 def _end_of(row: Mapping[str, Any]) -> tuple[int, int, datetime]:
     return row["seq"], row["redo"], row["finished_at"]
 
 
-def _event(row: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, Any]:
+def _attempt_of(row: Mapping[str, Any]) -> tuple[int, int]:
+    return row["seq"], row["attempt"]
+
+
+def _has_rows(row: Mapping[str, Any]) -> bool:
+    """False for a run that succeeded at once: its only attempt is the run itself."""
+    return bool(row["state"] != "succeeded" or row["attempt"] > 1)
+
+
+def _event(
+    row: Mapping[str, Any], words: Mapping[int, tuple[str, str]], job: Job | None
+) -> dict[str, Any]:
     """What listeners in the settling process are given, as far as the rows say it."""
+    schedule_name, schedule = words.get(row["schedule_id"], (None, None))
     took = None
     if row["finished_at"] is not None and row["started_at"] is not None:
         took = (row["finished_at"] - row["started_at"]).total_seconds() * 1000
@@ -179,7 +275,9 @@ def _event(row: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, Any]:
         "duration_ms": took,
         "progress": decoded(row["progress"]),
         "error": error_line(row["error"], limit=SHOWN_ERROR) if row["error"] else None,
-        "schedule_name": names.get(row["schedule_id"]),
+        "file_path": None if job is None else job.file_path,
+        "schedule": schedule,
+        "schedule_name": schedule_name,
     }
 
 

@@ -90,9 +90,14 @@ class Job:
         return self.error is not None and self.error.startswith(RETIRED)
 
     @property
+    def file_path(self) -> str | None:
+        """Where the file or folder of a file job lies on the machine that registered it."""
+        return self.spec.get("file") or self.spec.get("folder")
+
+    @property
     def place(self) -> str:
         """The file or folder of a file job as people name it, such as jobs.d/cleanup.py."""
-        path = self.spec.get("file") or self.spec.get("folder")
+        path = self.file_path
         if path is None:
             return f"a file of origin {self.origin!r}"
         return "/".join(PurePath(path).parts[-self.name.count("/") - 2 :])

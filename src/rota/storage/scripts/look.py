@@ -5,9 +5,10 @@ Every statement here is bounded, and goes down an index wherever the engine has 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+from rota.model.run import Attempt
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
@@ -45,6 +46,15 @@ class LookScript(Script):
 
     def brief_runs(self, seqs: Collection[int]) -> list[Row]:
         return self.engine.read(lambda tx: tx.all("brief_runs", seqs=sorted(seqs)))
+
+    def attempts_above(self, numbers: Mapping[int, int], *, limit: int) -> list[Attempt]:
+        """Those of several runs that ended, in their order; `numbers` says above which one, by the
+        seq of the run."""
+        if not numbers:
+            return []
+        told = {"seqs": list(numbers), "numbers": list(numbers.values())}
+        found = self.engine.read(lambda tx: tx.all("attempts_above", **told, limit=limit))
+        return [rows.attempt(row) for row in found]
 
     def schedule_names(self, ids: Collection[int]) -> dict[int, str]:
         """Those of them that there still are."""

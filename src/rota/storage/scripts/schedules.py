@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -68,13 +68,18 @@ class ScheduleScript(FireScript):
             )
         self._record(tx, old, missed)
 
-    def schedule_words(self, schedule_id: int) -> tuple[str, str] | None:
-        """The name of a schedule and what it says, as the view `jobs` does; None if dropped."""
-        found = self.engine.read(lambda tx: tx.all("schedules_by_id", ids=[schedule_id]))
-        if not found:
-            return None
-        kind, expr = found[0]["kind"], found[0]["expr"]
-        return found[0]["name"], expr if kind == "cron" else f"{kind} {expr}"
+    def schedule_words(self, ids: Collection[int]) -> dict[int, tuple[str, str]]:
+        """The names of schedules and what they say, as the view `jobs` does; of those there are."""
+        if not ids:
+            return {}
+        found = self.engine.read(lambda tx: tx.all("schedules_by_id", ids=sorted(ids)))
+        return {
+            row["id"]: (
+                row["name"],
+                row["expr"] if row["kind"] == "cron" else f"{row['kind']} {row['expr']}",
+            )
+            for row in found
+        }
 
     def schedule_named(self, name: str) -> Schedule:
         return self.engine.read(lambda tx: self._schedule(tx, name))

@@ -950,6 +950,14 @@ SELECT count(*) AS runs FROM (
 SELECT run_seq, number, worker_id, started_at, finished_at, outcome, error
   FROM {prefix}attempts WHERE run_seq = :seq ORDER BY number LIMIT :limit;
 
+-- name: attempts_above
+-- Those of several runs, each above a number of its own, in their order.
+SELECT a.run_seq, a.number, a.worker_id, a.started_at, a.finished_at, a.outcome, a.error
+  FROM json_each(:seqs) AS s
+  JOIN json_each(:numbers) AS n ON n.key = s.key
+  JOIN {prefix}attempts AS a ON a.run_seq = s.value AND a.number > n.value
+ ORDER BY a.run_seq, a.number LIMIT :limit;
+
 -- name: list_logs
 SELECT id, attempt, at, level, text FROM {prefix}logs
  WHERE run_seq = :seq AND id > :after ORDER BY id LIMIT :limit;
