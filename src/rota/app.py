@@ -53,6 +53,7 @@ from rota.model.options import (
     refuse_unknown,
     retry_of,
     timing_of,
+    without_effect,
 )
 from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON
 from rota.model.redact import secret_values
@@ -227,6 +228,8 @@ class Rota:
         if isinstance(job, Job):
             with named(f"schedule {name!r}"):
                 encode_args(job, made.args)
+        for idle in without_effect(made):
+            log.warning("schedule %s: %s", name, idle)
         return made
 
     def _add_schedule(self, made: Schedule) -> None:

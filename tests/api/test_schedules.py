@@ -58,6 +58,30 @@ def test_schedule_false_is_a_job_on_demand_as_in_files(driven: Driven) -> None:
     assert driven.app.enqueue("work").created
 
 
+def test_an_option_without_effect_is_logged(
+    driven: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
+    @driven.app.job(every="1h", queue_max=3)
+    def work() -> None: ...
+
+    assert "schedule work: queue_max has no effect with overlap = skip" in caplog.text
+    caplog.clear()
+    driven.app.schedule("more", job="work", every="1h", overlap="queue", queue_max=3)
+    assert caplog.text == ""
+
+
+def test_a_new_instant_that_has_passed_fires_at_once(driven: Driven) -> None:
+    @driven.app.job(at="2025-12-01T00:00Z")
+    def work() -> None: ...
+
+    driven.app.schedule("late", job="work", at="2025-12-01T00:00Z", catch_up="none")
+    driven.app.load()
+    driven.advance("1 minute")
+    assert fired(driven, "work") == [datetime(2025, 12, 1, tzinfo=UTC)]
+    assert [run.state for run in driven.control.runs(job="work")] == ["succeeded"]
+    assert [row["outcome"] for row in driven.control.occurrences("late")] == ["missed"]
+
+
 def test_a_job_may_have_many_schedules_with_their_own_arguments(driven: Driven) -> None:
     @driven.app.job()
     def sync(shop: str) -> str:

@@ -32,6 +32,9 @@ def test_every_error_is_there_with_what_surfaces_make_of_it() -> None:
     told = {row[0].strip("`"): row for row in rows(ERRORS)}
     ours = [one for one in vars(errors).values() if inspect.isclass(one)]
     assert list(told) == [one.__name__ for one in ours]
+    for kind in ours:
+        assert kind.__name__ in rota.__all__
+        assert getattr(rota, kind.__name__) is kind
     for kind in ours[1:]:
         _, means, _, answer, exit_code = told[kind.__name__]
         problem = of_error(kind("x"))

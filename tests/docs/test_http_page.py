@@ -10,6 +10,7 @@ import pytest
 
 from rota.config import Settings
 from rota.flow import follow
+from rota.flow.look import DEAD_LOOKED
 from rota.model import limits
 from rota.web.roles import ROLES
 from scripts import http_page
@@ -33,6 +34,14 @@ def test_the_limits_are_those_of_the_code() -> None:
         told = re.split(r", (?=\d)", values)
         for name, value in zip(re.findall(r"`([A-Z_]+)`", names), told, strict=True):
             assert float(value.replace(",", "")) == getattr(limits, name), name
+
+
+def test_both_pages_say_how_many_dead_runs_are_grouped() -> None:
+    docs = http_page.PAGE.parent
+    dashboard = (docs / "dashboard.md").read_text("utf-8")
+    assert f"The newest {DEAD_LOOKED:,} dead runs are grouped" in dashboard
+    decision = (docs / "decisions" / "0028-lists-that-stay-quick.md").read_text("utf-8")
+    assert (DEAD_LOOKED, "older than the newest thousand" in decision) == (1_000, True)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,23 @@ def test_long_sql_on_the_sqlite_store_is_warned_of(cli: Cli) -> None:
     assert "jobs.d/accounting/job.toml: warning: runs on the SQLite store" in answer.out
 
 
+def test_an_option_without_effect_is_warned_of(cli: Cli) -> None:
+    folder = Path("jobs.d/accounting")
+    folder.mkdir(parents=True)
+    (folder / "01.sql").write_text("SELECT 1")
+    (folder / "job.toml").write_text('every = "1h"\nqueue_max = 3\noverlap = "skip"\n')
+    Path("jobs.d/tidy.py").write_text(
+        'at = "2090-01-01T00:00Z"\nanchor = "delay"\ndef run(ctx): ...\n'
+    )
+    answer = cli("check")
+    assert answer.code == 0
+    told = "jobs.d/accounting/job.toml: warning: queue_max has no effect with overlap = skip"
+    assert told in answer.out
+    assert "jobs.d/tidy.py: warning: anchor = delay has no effect" in answer.out
+    (folder / "job.toml").write_text('every = "1h"\nqueue_max = 3\n')
+    assert "queue_max" not in cli("check").out
+
+
 def test_another_folder_is_named(cli: Cli) -> None:
     warehouse()
     job()

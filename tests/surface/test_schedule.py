@@ -11,6 +11,7 @@ import pytest
 
 from rota.cli import schedule as module
 from rota.cli.schedule import PLAIN, schedule
+from rota.cli.store import actor
 from rota.flow.control import Control
 from rota.model.retry import Retry
 from rota.model.schedule import DEFINITION, Schedule
@@ -81,6 +82,30 @@ def test_an_edit_keeps_the_secrets_and_tells_a_new_one(cli: Cli, store: Control)
     made = cli("run", "hello", "--json").json["id"]
     assert "another-one" in store.storage.run(made).args
     assert "another-one" not in cli("show", "hello", "--json").out
+
+
+def test_an_option_without_effect_is_kept_and_told(cli: Cli, store: Control) -> None:
+    new = ("schedule", "often", "--job", "broken")
+    answer = cli(*new, "--cron", "@daily", "--queue-max", "3", "--anchor", "delay")
+    assert answer.code == 0
+    assert answer.err.splitlines() == [
+        "queue_max has no effect with overlap = wait; it counts the runs that wait under "
+        "overlap = queue",
+        "anchor = delay has no effect; it is for schedules by every",
+    ]
+    assert store.schedule("often").queue_max == 3
+    assert cli("schedule", "often", "--overlap", "queue", "--every", "1h").err == ""
+    assert "dst = literal has no effect" in cli("schedule", "often", "--dst", "literal").err
+
+
+def test_a_new_schedule_belongs_to_who_makes_it(cli: Cli, store: Control) -> None:
+    new = ("--job", "broken", "--every", "1h")
+    cli("schedule", "mine", *new)
+    cli("schedule", "yours", *new, "--owner", "ada")
+    assert store.schedule("mine").owner == actor().by
+    cli("schedule", "yours", "--every", "2h")
+    cli("schedule", "nightly", "--every", "2h")
+    assert [store.schedule(name).owner for name in ("yours", "nightly")] == ["ada", None]
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -10,13 +10,13 @@ from cyclopts import Parameter
 from rota.cli.arguments import read_arguments
 from rota.cli.find import schedule_or_none
 from rota.cli.options import HERE, Where
-from rota.cli.output import say, say_json
+from rota.cli.output import note, say, say_json
 from rota.cli.records import schedule_record
 from rota.cli.store import operating, settings_of
 from rota.cli.times import when, zone_of
 from rota.errors import Invalid
 from rota.flow.control import Control
-from rota.model.options import kind_of
+from rota.model.options import kind_of, without_effect
 from rota.model.schedule import Schedule
 
 Name = Annotated[str | None, Parameter(metavar="NAME")]
@@ -136,7 +136,7 @@ def schedule(
     retry_jitter
         Added to the wait by chance, up to this.
     owner
-        Whom to ask about it.
+        Whom to ask about it; of a new one, who makes it if not given.
     enabled
         Whether it fires at all; a pause is the operator's own switch.
     """
@@ -155,6 +155,8 @@ def schedule(
     fires = when(saved.next_fire_at, now, zone_of(saved), named=True)
     told = f"next {fires}" if active else saved.status.lower()
     say(f"schedule {name} is {done}: {saved.described()}, {told}")
+    for idle in without_effect(saved):
+        note(idle)
 
 
 def _last_change(control: Control, name: str) -> object:
@@ -179,6 +181,7 @@ def _wanted(
     if "kind" not in told:
         raise Invalid(f"schedule {name!r} is new; give --cron, --every or --at")
     told.setdefault("timezone", settings_of(flags["where"]).timezone)
+    told.setdefault("owner", control.actor.by)
     return Schedule(name=name, **told)
 
 

@@ -133,7 +133,7 @@ class Loader:
             unit.name, fact.options, PYTHON, spec, self.around,
             signature=fact.signature, description=fact.description,
         )  # fmt: skip
-        return replace(made, warnings=fact.warnings, source=fact.source)
+        return replace(made, warnings=(*made.warnings, *fact.warnings), source=fact.source)
 
     def _broken(
         self, unit: Unit, seen: _Seen, place: str, line: int | None, message: str

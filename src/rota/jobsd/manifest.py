@@ -28,6 +28,7 @@ from rota.model.options import (
     refuse_unknown,
     retry_of,
     timing_of,
+    without_effect,
 )
 from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON, SQL_FILE
 from rota.model.schedule import Schedule
@@ -117,7 +118,9 @@ def define(
         concurrency_limit=told.get("concurrency_limit", 1),
         enabled=_flag(told, "enabled", True),
     )
-    return Definition(job=made, schedule=_schedule(made, told, kind, params, around))
+    schedule = _schedule(made, told, kind, params, around)
+    idle = () if schedule is None else tuple(without_effect(schedule))
+    return Definition(job=made, schedule=schedule, warnings=idle)
 
 
 def _schedule(

@@ -83,6 +83,21 @@ def default_of(option: str, timezone: str) -> Any:
     return timezone if option == "timezone" else getattr(plain_schedule(), option)
 
 
+def without_effect(schedule: Schedule) -> list[str]:
+    """Options that are told, and that nothing asks for while the others are as they are."""
+    notes = []
+    if schedule.queue_max is not None and schedule.overlap != "queue":
+        notes.append(
+            f"queue_max has no effect with overlap = {schedule.overlap}; it counts the runs that "
+            "wait under overlap = queue"
+        )
+    for option, kind in (("anchor", "every"), ("dst", "cron")):
+        told = getattr(schedule, option)
+        if schedule.kind != kind and told != getattr(plain_schedule(), option):
+            notes.append(f"{option} = {told} has no effect; it is for schedules by {kind}")
+    return notes
+
+
 def refuse_unknown(
     told: Iterable[str], known: Collection[str], also: Collection[str] = frozenset()
 ) -> None:
