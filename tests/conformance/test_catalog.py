@@ -95,6 +95,10 @@ def test_a_job_whose_row_is_corrupt_is_listed_with_the_reason(store: Store) -> N
         assert (broken.name, broken.queue, other.name) == ("job", "default", "other")
         assert "its row cannot be read (KeyError" in str(broken.error)
         assert other.error is None
+    for status, names in (("broken", ["job"]), ("enabled", ["other"])):
+        for limit in (1, 2):
+            found = store.find_jobs(limit=limit, **every | {"status": status})
+            assert [one.name for one in found] == names, (status, limit)
     assert list(store.jobs_named(["job", "other"])) == ["other"]
     put_job(store, priority=1)
     assert store.list_jobs(limit=1)[0].error is None

@@ -180,7 +180,7 @@ def until(terminal: int, prompts: tuple[str, ...]) -> str:
 
 def test_completion() -> None:
     complete = Completer(lambda: ["nightly", "Sales/daily"])
-    assert complete.words("sche") == ["SCHEDULE", "SCHEDULES", "schedules"]
+    assert complete.words("sche") == ["SCHEDULE", "SCHEDULES", "schedule_changes", "schedules"]
     assert complete.words("NIGHT") == ["nightly"]
     assert (complete("sales", 0), complete("sales", 1)) == ("Sales/daily", None)
 

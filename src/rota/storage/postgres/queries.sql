@@ -1854,7 +1854,7 @@ SELECT id, name, sort_key FROM (
 ------------------------------------------------------------------------------- lists that are searched
 
 -- name: find_jobs
--- Retired jobs are found by that status alone.
+-- Retired jobs are found by that status alone. Which are broken, only who reads the rows can say.
 SELECT name, executor, source, origin, spec::text, args_schema::text, description, queue, priority,
        timeout, policies::text, enabled, error, version, version_at
   FROM {prefix}jobs
@@ -1864,7 +1864,6 @@ SELECT name, executor, source, origin, spec::text, args_schema::text, descriptio
    AND (:executor::text IS NULL OR executor = :executor)
    AND (coalesce(error, '') LIKE 'retired: %') = (coalesce(:status::text, '') = 'retired')
    AND (:status::text IS NULL OR :status = 'retired'
-        OR (:status = 'broken' AND error IS NOT NULL)
         OR (:status = 'disabled' AND NOT enabled)
         OR (:status = 'enabled' AND enabled AND error IS NULL))
  ORDER BY name LIMIT :limit;

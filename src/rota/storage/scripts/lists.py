@@ -9,6 +9,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from rota.model.job import Job
+from rota.model.limits import PAGE
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
@@ -28,18 +29,29 @@ class ListsScript(Script):
     ) -> list[Job]:
         """Jobs whose name or description holds `words`, by name. `status`: enabled, disabled,
         broken or retired; None is all but the retired."""
-        found = self.engine.read(
-            lambda tx: tx.all(
-                "find_jobs",
-                words=words,
-                queue=queue,
-                executor=executor,
-                status=status,
-                after=after,
-                limit=limit,
+        # A row that cannot be read is a broken job too, and only reading it tells.
+        asked, most = (None, PAGE) if status == "broken" else (status, limit)
+
+        def read(after: str) -> list[Row]:
+            return self.engine.read(
+                lambda tx: tx.all(
+                    "find_jobs",
+                    words=words,
+                    queue=queue,
+                    executor=executor,
+                    status=asked,
+                    after=after,
+                    limit=most,
+                )
             )
-        )
-        return [rows.job(row) for row in found]
+
+        found: list[Job] = []
+        while True:
+            page = read(after)
+            found += [job for job in map(rows.job, page) if _has_status(job, status)]
+            if len(found) >= limit or len(page) < most:
+                return found[:limit]
+            after = page[-1]["name"]
 
     def schedules_of_jobs(
         self, names: Collection[str], *, each: int
@@ -93,3 +105,13 @@ class ListsScript(Script):
                 "find_audit", by=by, action=action, words=words, before=before, limit=limit
             )
         )
+
+
+def _has_status(job: Job, status: str | None) -> bool:
+    match status:
+        case "broken":
+            return job.error is not None
+        case "enabled":
+            return job.error is None
+        case _:
+            return True

@@ -1425,7 +1425,7 @@ SELECT id, name, sort_key FROM (
 ------------------------------------------------------------------------------- lists that are searched
 
 -- name: find_jobs
--- Retired jobs are found by that status alone.
+-- Retired jobs are found by that status alone. Which are broken, only who reads the rows can say.
 SELECT *
   FROM {prefix}jobs
  WHERE name > :after
@@ -1434,7 +1434,6 @@ SELECT *
    AND (:executor IS NULL OR executor = :executor)
    AND (coalesce(error, '') LIKE 'retired: %') = (coalesce(:status, '') = 'retired')
    AND (:status IS NULL OR :status = 'retired'
-        OR (:status = 'broken' AND error IS NOT NULL)
         OR (:status = 'disabled' AND NOT enabled)
         OR (:status = 'enabled' AND enabled AND error IS NULL))
  ORDER BY name LIMIT :limit;
