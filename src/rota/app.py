@@ -19,7 +19,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -52,7 +52,9 @@ from rota.model.options import (
     named,
     refuse_unknown,
     retry_of,
+    split_retry,
     timing_of,
+    told_retry,
     without_effect,
 )
 from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON
@@ -103,6 +105,7 @@ class Rota:
             self._jobs, lambda number: self.storage.schedule_words([number]).get(number)
         )
         self._schedules: dict[str, Schedule] = {}
+        self._tries: dict[str, Mapping[str, Any]] = {}
         self._storage = storage
         self._saved: set[str] = set()
         self._filed: set[str] = set()  # jobs that the folder or a statement registers, not `_save`
@@ -216,7 +219,7 @@ class Rota:
             if timing is None:
                 raise Invalid("say when: add cron=, every= or at=")
         made = self._make_schedule(name, self._jobs.get(job, job), timing, options)
-        self._add_schedule(made)
+        self._add_schedule(made, split_retry(options)[1])
         return made
 
     def _make_schedule(
@@ -224,18 +227,22 @@ class Rota:
     ) -> Schedule:
         """Checked as far as this process can: another one may have the job."""
         told = {"timezone": self.settings.timezone, **options}
-        made = make_schedule(name, job.name if isinstance(job, Job) else job, timing, told)
         if isinstance(job, Job):
+            made = make_schedule(name, job.name, timing, told, job.retry)
             with named(f"schedule {name!r}"):
                 encode_args(job, made.args)
+        else:
+            made = make_schedule(name, job, timing, told)
         for idle in without_effect(made):
             log.warning("schedule %s: %s", name, idle)
         return made
 
-    def _add_schedule(self, made: Schedule) -> None:
+    def _add_schedule(self, made: Schedule, retry: Mapping[str, Any] | None = None) -> None:
+        """`retry` are parts of a policy whose others are those of the job, as it is when saved."""
         with self._guard:
             before = dict(self._schedules)
             self._schedules[made.name] = made
+            self._tries[made.name] = retry or {}
             self._saved.discard(f"schedule {made.name}")
             if self._service is None:
                 return
@@ -614,7 +621,10 @@ class Rota:
             for name, schedule in self._schedules.items():
                 if f"schedule {name}" not in self._saved:
                     with named(f"schedule {name!r}"):
-                        encode_args(find_job(self.storage, schedule.job), schedule.args)
+                        job = find_job(self.storage, schedule.job)
+                        encode_args(job, schedule.args)
+                        if tries := self._tries.get(name):
+                            schedule = replace(schedule, retry=told_retry(tries, job.retry))
                     self.storage.put_schedule(schedule, actor)
                     self._saved.add(f"schedule {name}")
 

@@ -167,7 +167,8 @@ def test_a_schedule_made_while_the_app_runs_fires(app: rota.Rota, watch: Watch) 
     app.schedule("soon", job="tick", every="200ms")
     assert ran.wait(PATIENCE)
     wait_until(lambda: len(app.runs("tick")) >= 2, "the second occurrence")
-    assert len({run.occurrence for run in app.runs("tick")}) == len(app.runs("tick"))
+    runs = app.runs("tick")  # once: it goes on firing
+    assert len({run.occurrence for run in runs}) == len(runs)
 
 
 def test_two_started_apps_fire_each_occurrence_once(make_app: Callable[..., rota.Rota]) -> None:
@@ -245,3 +246,34 @@ def test_a_process_may_run_only_a_part(make_app: Callable[..., rota.Rota], part:
         wait_until(lambda: app.control.occurrences("soon"), "a fire")
         assert {run.state for run in app.runs("note")} <= {"queued", "held"}
         assert app.control.workers() == []
+
+
+def test_retries_of_a_schedule_are_refused_by_name(driven: Driven) -> None:
+    driven.app.job("tick")(lambda: None)
+    for told, message in {
+        ("max_attempt",): "option 'max_attempt' is unknown; did you mean 'max_attempts'",
+        ("retry", "tries"): "retry 'tries' is unknown; use max_attempts, backoff",
+        ("retry", "jiter"): "retry 'jiter' is unknown; did you mean",
+    }.items():
+        options: dict[str, Any] = {told[0]: 3} if len(told) == 1 else {told[0]: {told[1]: 3}}
+        with pytest.raises(rota.Invalid, match=f"schedule 's': {message}"):
+            driven.app.schedule("s", job="tick", every="1h", **options)
+    with pytest.raises(rota.Invalid, match="delay is told twice, also in retry"):
+        driven.app.schedule("s", job="tick", every="1h", delay="1s", retry={"delay": "2s"})
+
+
+def test_what_a_schedule_does_not_say_of_retries_is_as_its_job_has_it(driven: Driven) -> None:
+    """Also where the job is defined after it."""
+    driven.app.schedule("early", job="tick", every="1h", max_attempts=7)
+    driven.app.job("tick", delay="8m", backoff="exponential")(lambda: None)
+    driven.app.schedule("late", job="tick", every="1h", retry={"max_attempts": 7})
+    driven.app.load()
+    for name in ("early", "late"):
+        retry = driven.store.schedule_named(name).retry
+        assert retry is not None
+        assert (retry.max_attempts, retry.backoff, retry.delay) == (
+            7, "exponential", timedelta(minutes=8),
+        )  # fmt: skip
+    before = driven.store.list_schedule_changes(1, before=2**62, limit=9)
+    driven.app.reload()
+    assert driven.store.list_schedule_changes(1, before=2**62, limit=9) == before

@@ -72,6 +72,18 @@ def test_an_edit_changes_only_what_it_names(cli: Cli, store: Control) -> None:
     assert "is unchanged" in cli("schedule", "nightly", "--overlap", "wait").out
 
 
+@pytest.mark.parametrize("delay", ["--delay", "--retry-delay"])
+def test_retries_are_told_by_the_names_that_they_have_everywhere(
+    cli: Cli, store: Control, delay: str
+) -> None:
+    told = ("--max-attempts", "7", "--backoff", "quadratic", delay, "2s", "--retry-jitter", "1s")
+    cli("schedule", "s", "--job", "greet", "--every", "5m", "--arg", "name=Ada", *told)
+    wanted = Retry(max_attempts=7, backoff="quadratic", delay="2s", jitter="1s")
+    assert store.schedule("s").retry == wanted
+    cli("schedule", "s", "--max-delay", "1m")
+    assert store.schedule("s").retry == replace(wanted, max_delay="1m")
+
+
 def test_an_edit_keeps_the_secrets_and_tells_a_new_one(cli: Cli, store: Control) -> None:
     told = ("schedule", "hello", "--arg", "name=Ada", "--arg")
     cli(*told, "api_token=t0p-secret", "--job", "greet", "--every", "5m")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 import rota
 from rota.model.job import Job
+from rota.model.retry import Retry
 from tests.web.support import Site, eventually, fresh_id, serving
 
 V1 = "/api/v1"
@@ -163,6 +164,63 @@ def test_a_schedule_is_created_and_edited_by_its_version(client: httpx.Client) -
         assert (
             problem(client.post(f"{V1}/schedules", json={**told, "name": "x", **wrong}))[0] == 422
         )
+
+
+TRIES = {"max_attempts": 7, "backoff": "quadratic", "delay": "2s", "retry_jitter": "1s"}
+WANTED = Retry(max_attempts=7, backoff="quadratic", delay=timedelta(seconds=2),
+               jitter=timedelta(seconds=1), max_delay=timedelta(minutes=9))  # fmt: skip
+
+
+def test_retries_have_one_set_of_names_on_every_surface(
+    working: Site, client: httpx.Client
+) -> None:
+    """Alone or together in `retry`; what is not told is as the job has it."""
+    app = working.app
+
+    @app.job("slow", max_delay="9m", delay="8m")
+    def slow() -> None: ...
+
+    told = {"job": "slow", "every": "1h"}
+    nested = {"jitter" if name == "retry_jitter" else name: TRIES[name] for name in TRIES}
+    ways: list[Callable[[str], object]] = [
+        lambda name: app.schedule(name, **told, **TRIES),
+        lambda name: app.schedule(name, **told, retry=nested),
+        lambda name: app.schedule(name, **told, retry=TRIES),
+        lambda name: client.post(f"{V1}/schedules", json={"name": name, **told, **TRIES}),
+        lambda name: client.post(f"{V1}/schedules", json={"name": name, **told, "retry": TRIES}),
+        lambda name: client.post(f"{V1}/schedules", json={"name": name, **told, "retry": nested}),
+        lambda name: client.post(
+            f"{V1}/sql",
+            json={"sql": f"CREATE SCHEDULE {name} FOR JOB slow EVERY '1h' WITH SCHEDULE OPTIONS "
+                  "(max_attempts = 7, backoff = quadratic, delay = '2s', retry_jitter = '1s')"},
+        ),
+    ]  # fmt: skip
+    for number, way in enumerate(ways):
+        way(f"s{number}")
+        assert app.storage.schedule_named(f"s{number}").retry == WANTED, number
+    made = app.control.trigger("s3")
+    assert app.storage.run(made.id).max_attempts == 7
+
+
+def test_an_edit_of_retries_keeps_what_it_does_not_tell(
+    working: Site, client: httpx.Client
+) -> None:
+    def edit(**told: object) -> dict[str, Any]:
+        path, match = f"{V1}/schedules/hourly", {"If-Match": "*"}
+        return dict(ok(client.patch(path, json=told, headers=match))["retry"] or {})
+
+    job = working.app.control.job(working.app.control.schedule("hourly").job).retry.to_dict()
+    assert edit(max_attempts=9) == {**job, "max_attempts": 9}
+    assert edit(retry={"delay": "7s"}) == {**job, "max_attempts": 9, "delay": "7s"}
+    assert edit(max_attempts=None, max_delay="1h1m") == {
+        **job, "delay": "7s", "max_delay": "1h1m",
+    }  # fmt: skip
+    assert edit(retry=None, backoff="none") == {**job, "backoff": "none"}
+    assert edit(backoff=None) == {}
+    for wrong in ({"max_attempts": 0}, {"delay": 3, "retry": {"delay": "1s"}},
+                  {"delay": "1s", "retry": {"delay": "1s"}}, {"retry": {"tries": 3}}):  # fmt: skip
+        refused = client.patch(f"{V1}/schedules/hourly", json=wrong, headers={"If-Match": "*"})
+        assert problem(refused) == (422, "invalid"), wrong
 
 
 def test_an_edit_that_sends_back_what_was_shown_keeps_the_secrets(

@@ -16,7 +16,7 @@ from rota.cli.store import operating, settings_of
 from rota.cli.times import when, zone_of
 from rota.errors import Invalid
 from rota.flow.control import Control
-from rota.model.options import kind_of, without_effect
+from rota.model.options import kind_of, split_retry, told_retry, without_effect
 from rota.model.schedule import Schedule
 
 Name = Annotated[str | None, Parameter(metavar="NAME")]
@@ -31,10 +31,6 @@ PLAIN = (
     "pause_after", "catch_up", "catch_up_limit", "misfire_grace", "jitter", "spread", "first_run",
     "starts_at", "ends_at", "priority", "owner", "enabled",
 )  # fmt: skip
-RETRY = {
-    "max_attempts": "max_attempts", "backoff": "backoff", "retry_delay": "delay",
-    "max_delay": "max_delay", "retry_jitter": "jitter",
-}  # fmt: skip
 
 
 def schedule(
@@ -66,7 +62,7 @@ def schedule(
     priority: Whole = None,
     max_attempts: Whole = None,
     backoff: Choice = None,
-    retry_delay: Span = None,
+    delay: Annotated[str | None, Parameter(alias="--retry-delay", metavar="DURATION")] = None,
     max_delay: Span = None,
     retry_jitter: Span = None,
     owner: Name = None,
@@ -129,7 +125,7 @@ def schedule(
         Failures until a run is dead.
     backoff
         Between attempts: none, fixed, exponential or quadratic.
-    retry_delay
+    delay
         The first wait between attempts.
     max_delay
         The longest wait between attempts.
@@ -172,10 +168,8 @@ def _wanted(
     job = control.job(_job(name, before, flags))
     if "arg" in flags or "args" in flags:
         told["args"] = read_arguments(job, flags.get("arg"), flags.get("args"))
-    retry = {field: flags[flag] for flag, field in RETRY.items() if flag in flags}
-    if retry:
-        own = before.retry if before is not None and before.retry is not None else job.retry
-        told["retry"] = replace(own, **retry)
+    if retry := split_retry(flags)[1]:
+        told["retry"] = told_retry(retry, job.retry, None if before is None else before.retry)
     if before is not None:
         return replace(before, **told)
     if "kind" not in told:

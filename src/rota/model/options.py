@@ -60,16 +60,53 @@ def retry_of(told: Mapping[str, Any], default: Retry) -> Retry:
     return Retry(**{**policy, **given})
 
 
+def split_retry(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the other options, what is told of retries). Each part of a retry policy is an option of its
+    own, or they stand together in `retry`; a whole policy, or None, stays there."""
+    others = {name: value for name, value in options.items() if name not in RETRY_OPTIONS}
+    told = {name: value for name, value in options.items() if name in RETRY_OPTIONS}
+    if not isinstance(others.get("retry"), Mapping):
+        if told and others.get("retry") is not None:
+            raise Invalid(f"retry is a whole policy; say {', '.join(told)} in it")
+        return others, told
+    for name, value in others.pop("retry").items():
+        option = "retry_jitter" if name == "jitter" else name
+        if option not in RETRY_OPTIONS:
+            close = get_close_matches(str(name), (*RETRY_OPTIONS, "jitter"), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(RETRY_OPTIONS)}"
+            raise Invalid(f"retry {name!r} is unknown; {hint}")
+        if option in told:
+            raise Invalid(f"{option} is told twice, also in retry; tell it once")
+        told[option] = value
+    return others, told
+
+
+def told_retry(told: Mapping[str, Any], of_job: Retry, before: Retry | None = None) -> Retry | None:
+    """The policy of a schedule: what is told, the rest as before, else as the job has it. A part
+    that is None is as the job has it, and all of them if no other is told."""
+    if all(value is None for value in told.values()):
+        return None
+    plain = {name: getattr(of_job, name.removeprefix("retry_")) for name in told}
+    given = {name: value for name, value in told.items() if value is not None}
+    return retry_of({**plain, **given}, before or of_job)
+
+
 def make_schedule(
-    name: str, job: str, timing: Mapping[str, Any], options: Mapping[str, Any]
+    name: str,
+    job: str,
+    timing: Mapping[str, Any],
+    options: Mapping[str, Any],
+    of_job: Retry | None = None,
 ) -> Schedule:
-    """A schedule from its options, refused by its own name."""
+    """A schedule from its options, refused by its own name. `of_job` is how its job is retried,
+    where that is known."""
     with named(f"schedule {name!r}"):
-        refuse_unknown(options, SCHEDULE_OPTIONS)
+        refuse_unknown(options, {*SCHEDULE_OPTIONS, *RETRY_OPTIONS})
+        others, retry = split_retry(options)
         kind, expr = kind_of(**timing)
-        if isinstance(options.get("retry"), Mapping):
-            options = {**options, "retry": Retry.from_dict(options["retry"])}
-    return Schedule(name=name, job=job, kind=kind, expr=expr, **options)
+        if retry:
+            others["retry"] = told_retry(retry, of_job or Retry())
+    return Schedule(name=name, job=job, kind=kind, expr=expr, **others)
 
 
 @cache

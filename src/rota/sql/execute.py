@@ -15,7 +15,7 @@ from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.control import Control
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import SELECT_ROWS, clip
-from rota.model.options import default_of, kind_of, make_schedule, named, retry_of
+from rota.model.options import default_of, kind_of, make_schedule, named, told_retry
 from rota.model.result import INTEGER, Column, Result
 from rota.model.retry import ONCE, Retry
 from rota.model.schedule import Schedule
@@ -133,12 +133,13 @@ class Statements:
                 "timezone": self.timezone,
                 "owner": self.control.actor.by,
                 **_given(self._schedule_options(told)),
+                **(retry := _given(retry_options(told))),
             }
-            if retry_options(told):
-                base = job.retry if job is not None else self.control.job(statement.job or "").retry
-                options["retry"] = retry_of(_given(retry_options(told)), base)
+            of_job = self._retry_of(job, statement.job or statement.name) if retry else None
         timing = _timing(statement.timing)
-        wanted = make_schedule(statement.name, statement.job or statement.name, timing, options)
+        wanted = make_schedule(
+            statement.name, statement.job or statement.name, timing, options, of_job
+        )
         try:
             return show.changed([self.control.put_schedule(wanted, job, new=True)])
         except Conflict:
@@ -167,7 +168,8 @@ class Statements:
             if statement.job is not None:
                 told["job"] = self.control.job(statement.job).name
             if retry := retry_options(statement.options):
-                told["retry"] = self._altered_retry(before, job, retry)
+                of_job = self._retry_of(job, statement.job or before.job)
+                told["retry"] = told_retry(retry, of_job, before.retry)
         wanted = replace(before, **told)
         # Both rows are written whole: what is not told must still be as it was read.
         saved = self.control.put_schedule(
@@ -178,13 +180,9 @@ class Statements:
         )
         return show.changed([saved])
 
-    def _altered_retry(
-        self, before: Schedule, job: Job | None, told: Mapping[str, Any]
-    ) -> Retry | None:
-        if all(value is None for value in told.values()):
-            return None  # as the job
-        of_job = (job or self.control.job(before.job)).retry
-        return retry_of(_given(told), before.retry or of_job)
+    def _retry_of(self, job: Job | None, name: str) -> Retry:
+        """The retry policy of a schedule's job: its own SQL, or one that exists."""
+        return (job or self.control.job(name)).retry
 
     def _own_job(self, before: Schedule, statement: AlterSchedule) -> Job | None:
         """The SQL job of the schedule as it is, if the statement is about it."""

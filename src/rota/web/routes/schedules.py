@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -15,7 +14,16 @@ from rota.flow.control import Control
 from rota.flow.explain import coming, in_words
 from rota.flow.look import OUTCOMES
 from rota.model.limits import KEY_LENGTH, PRIORITY
-from rota.model.options import default_of, kind_of, make_schedule, named, retry_of, timing_of
+from rota.model.options import (
+    default_of,
+    kind_of,
+    make_schedule,
+    named,
+    split_retry,
+    timing_of,
+    told_retry,
+)
+from rota.model.retry import MAX_ATTEMPTS, Retry
 from rota.model.schedule import CATCH_UP_LIMIT, QUEUE_MAX, Schedule
 from rota.web.routes.nouns import ScheduleOut, tell_schedule
 from rota.web.routing import Answer, Ask, Asked, Routes
@@ -30,11 +38,19 @@ PREVIEWED = 10
 NAME_LENGTH = 128
 
 
-class RetryIn(Asking):
-    max_attempts: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+class Retries(Asking):
+    """What is null is as the job has it."""
+
+    max_attempts: Annotated[int | None, Field(ge=1, le=MAX_ATTEMPTS)] = None
     backoff: Text = None
     delay: Span = None
     max_delay: Span = None
+    retry_jitter: Span = None
+
+
+class RetryIn(Retries):
+    """The same options together; `jitter` is `retry_jitter`."""
+
     jitter: Span = None
 
 
@@ -52,7 +68,7 @@ class Timing(Asking):
     ends_at: Moment = None
 
 
-class Edit(Timing):
+class Edit(Retries, Timing):
     """What is not named stays as it is."""
 
     job: Annotated[str | None, Field(max_length=128)] = None
@@ -187,29 +203,24 @@ def _make(ask: Ask, name: str, job: str, told: dict[str, Any]) -> Schedule:
         timing = timing_of(told.pop("cron", None), told.pop("every", None), told.pop("at", None))
         if timing is None:
             raise Invalid("say when: cron, every or at")
-    if "retry" in told:
-        told["retry"] = read_retry(ask.control, job, told["retry"], None)
+        of_job = _retry_of(ask.control, job) if split_retry(told)[1] else None
     told.setdefault("timezone", ask.app.settings.timezone)
     told.setdefault("owner", ask.who.name)
-    return make_schedule(name, job, timing, told)
+    return make_schedule(name, job, timing, told, of_job)
 
 
-def read_retry(control: Control, job: str, told: Mapping[str, Any], before: Schedule | None) -> Any:
+def _retry_of(control: Control, job: str) -> Retry:
     try:
-        base = control.job(job).retry
+        return control.job(job).retry
     except Unknown as fault:
         raise Invalid(str(fault)) from None
-    if before is not None and before.retry is not None:
-        base = before.retry
-    renamed = {"retry_jitter" if name == "jitter" else name: told[name] for name in told}
-    return retry_of(renamed, base)
 
 
 def change(ask: Ask, before: Schedule, told: dict[str, Any]) -> Schedule:
     """The schedule with what is told; null means the default."""
     timing = {name: told.pop(name) for name in ("cron", "every", "at") if name in told}
     given = timing_of(*(timing.get(name) for name in ("cron", "every", "at")))
-    retry = told.pop("retry", ...)
+    told, retry = split_retry(told)
     job = told.pop("job", None) or before.job
     zone = ask.app.settings.timezone
     new: dict[str, Any] = {
@@ -217,9 +228,7 @@ def change(ask: Ask, before: Schedule, told: dict[str, Any]) -> Schedule:
     }
     if given is not None:
         new["kind"], new["expr"] = kind_of(**given)
-    if retry is None:
-        new["retry"] = None
-    elif retry is not ...:
-        kept = {name: value for name, value in retry.items() if value is not None}
-        new["retry"] = read_retry(ask.control, job, kept, before)
+    if retry:
+        kept = None if "retry" in told else before.retry
+        new["retry"] = told_retry(retry, _retry_of(ask.control, job), kept)
     return replace(before, job=job, **new)
