@@ -291,6 +291,14 @@ class Rota:
             who = "a statement made" if own.source == "api" else "the app has"
             raise Conflict(f"{who} a job {name!r} as well; rename one of them")
 
+    def file_scripts(self, name: str) -> tuple[Job | None, Sequence[Script]]:
+        """The job of a file as this process has it, with the texts that its runs have."""
+        with self._guard:
+            own = self._jobs.get(name)
+            if own is None or own.source != "file":
+                return None, ()
+            return own, self._scripts.of(own)
+
     def drop_file_job(self, name: str) -> None:
         """Forget a job of a file in this process, if there is one of this name; what runs ends."""
         with self._guard:

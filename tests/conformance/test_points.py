@@ -346,6 +346,20 @@ class KeepFiles(StepVerb):
         return self.store.kept_files(self.run.seq) == [self.file]
 
 
+class KeepTexts(Verb):
+    name = "keep_texts"
+    file: StepFile
+
+    def prepare(self) -> None:
+        self.file = StepFile(number=1, name="01.sql", text=f"SELECT {self.round}")
+
+    def call(self, store: Store) -> object:
+        return store.keep_texts([self.file])
+
+    def complete(self) -> bool:
+        return self.store.texts_of([self.file.hash]) == {self.file.hash: self.file.text}
+
+
 class BeginStep(StepVerb):
     name = "begin_step"
 
@@ -508,7 +522,7 @@ ASK = {
 
 VERBS: list[type[Verb]] = [
     Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
-    Cancel, PutDefinitions, Retire, KeepFiles, BeginStep, FinishStep, Step, PutFile,
+    Cancel, PutDefinitions, Retire, KeepFiles, KeepTexts, BeginStep, FinishStep, Step, PutFile,
     DeleteFile, PruneFiles, Answer, PruneAnswered,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)

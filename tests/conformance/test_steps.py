@@ -74,6 +74,26 @@ def test_a_text_is_stored_once(store: Store, place: Place, run: Claimed) -> None
     assert place.execute(f"SELECT count(*) FROM {place.table('job_texts')}") == [(2,)]
 
 
+def test_texts_are_found_by_their_hashes(store: Store, run: Claimed) -> None:
+    first, other = FILES[:2]
+    assert store.texts_of([first.hash, other.hash]) == store.texts_of([]) == {}
+    store.keep_files(run.seq, run.attempt, [first])
+    assert store.texts_of([first.hash, other.hash, "no hash"]) == {first.hash: first.text}
+
+
+def test_texts_are_kept_without_a_run_for_a_while(
+    store: Store, clock: VirtualClock, run: Claimed
+) -> None:
+    store.keep_texts(FILES)
+    store.keep_texts(FILES[:1])
+    assert len(store.texts_of([file.hash for file in FILES])) == 2
+    store.keep_files(run.seq, run.attempt, FILES[:1])
+    assert store.kept_files(run.seq) == FILES[:1]  # with the names of its variables
+    clock.advance("2d")
+    assert store.prune_texts(age_seconds=86_400, limit=10) == 1
+    assert set(store.texts_of([file.hash for file in FILES])) == {FILES[0].hash}
+
+
 def test_a_step_and_its_mark_are_one(store: Store, effects: Place, run: Claimed) -> None:
     do(store, run, 1, StepDone(rows=1, result='[{"a":1}]'))
     assert effects_of(effects) == [1]

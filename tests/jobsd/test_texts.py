@@ -75,6 +75,10 @@ def test_what_is_too_much_to_keep_is_read_from_its_folder(
 ) -> None:
     monkeypatch.setattr(scripts, "KEPT_SCRIPTS_LENGTH", 10)
     jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT 'old' AS text"})
+    jobs.sql("new", ON_DEMAND, **{"01": "SELECT 'old' AS text, 2 AS two"})
     app = start()
-    jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT 'new' AS text"})
-    assert '"rows":[["new"]]' in ended(app, "tidy").result
+    assert '"rows":[["old"]]' in ended(app, "tidy").result
+    for name in ("tidy", "new"):
+        jobs.sql(name, ON_DEMAND, **{"01": "SELECT 'half'"})
+    assert '"rows":[["old"]]' in ended(app, "tidy").result  # the run before kept it
+    assert "01.sql is not the text of the last good version" in ended(app, "new").error

@@ -6,7 +6,7 @@ fails a run because of it, and every call can be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -39,6 +39,9 @@ class AttemptSteps:
 
     def keep_files(self, files: Sequence[StepFile]) -> None:
         self._patiently(lambda: self.storage.keep_files(self.run.seq, self.run.attempt, files))
+
+    def texts_of(self, hashes: Collection[str]) -> Mapping[str, str]:
+        return self._patiently(lambda: self.storage.texts_of(hashes))
 
     def done(self) -> set[int]:
         attempt = self.run.attempt if self.restart else None

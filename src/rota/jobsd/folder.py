@@ -18,6 +18,7 @@ from pathlib import Path
 from rota.app import Rota
 from rota.errors import Conflict, Invalid, RotaError
 from rota.flow.loop import Loop
+from rota.jobsd.good import GoodTexts
 from rota.jobsd.inspections import Inspections
 from rota.jobsd.load import Loader
 from rota.jobsd.manifest import Surroundings
@@ -74,6 +75,7 @@ class Folder:
         self._unread: set[str] = set()  # in the folder, and not known yet
         self._late: set[str] = set()  # those of the first look
         self._orphans = Orphans()
+        self._good = GoodTexts(app)
         self._first, self._seen = True, False
         self._missing_since: float | None = None
         self._storage: object = None  # where everything was registered
@@ -279,7 +281,8 @@ class Folder:
             first=self._first,
             complete=self._seen and worker_id is not None,
         )
-        self._put(plan, registered)
+        self._put(plan)
+        self._keep_good(registered, elsewhere)
         retired = [name for name in sorted(plan.retire) if self._retire(name, worker_id)]
         self._gone -= {*plan.retire, *(self._gone - set(registered))}
         self._gone -= {name for name in self._gone if name in elsewhere}
@@ -302,7 +305,7 @@ class Folder:
             page = self.app.storage.registered(self.origin, after=after, limit=PAGE)
         return found
 
-    def _put(self, plan: Plan, registered: Mapping[str, Registered]) -> None:
+    def _put(self, plan: Plan) -> None:
         names = sorted(plan.put)
         for start in range(0, len(names), BATCH):
             batch = [self.definitions[name] for name in names[start : start + BATCH]]
@@ -311,7 +314,6 @@ class Folder:
             self._changed -= {one.name for one in batch}
             self._late -= {one.name for one in batch}
             self._again -= {one.name for one in batch}
-        self._keep_good(registered)
 
     def _put_batch(self, definitions: list[Definition], anew: Collection[str]) -> dict[str, str]:
         return self.app.storage.put_definitions(
@@ -336,14 +338,15 @@ class Folder:
                 if not self._put_batch([one], {one.name}):
                     self._set(one)
 
-    def _keep_good(self, registered: Mapping[str, Registered]) -> None:
+    def _keep_good(self, registered: Mapping[str, Registered], elsewhere: Collection[str]) -> None:
         """A job whose job.toml was broken when we came: its last good version is in the store."""
         known = {job.name for job in self.app.jobs()}
+        broken = {one.name for one in self.definitions.values() if one.error is not None}
         lost = [
-            one.name
-            for one in self.definitions.values()
-            if one.error is not None and one.name not in known and one.name in registered
-            and not registered[one.name].retired and one.job.executor != "python"
+            name
+            for name in sorted(broken - known)
+            if name in registered and not registered[name].retired
+            and self.definitions[name].job.executor != "python"
         ]  # fmt: skip
         for start in range(0, len(lost), PAGE):
             found = self.app.storage.jobs_named(lost[start : start + PAGE])
@@ -352,7 +355,19 @@ class Folder:
                 if is_whole and self._can_run(job):
                     folder = str((self.root / job.name).absolute())
                     own = replace(job, spec={**job.spec, "folder": folder}, error=None)
-                    self.app.set_file_job(own)
+                    self._keep_own(own, elsewhere)
+        self._good.save(broken, self.monotonic())
+
+    def _keep_own(self, job: Job, elsewhere: Collection[str]) -> None:
+        try:
+            scripts = self._good.find(job)
+        except Invalid as fault:
+            # Another worker may have its texts. Where nobody has, its runs say what is missing.
+            if job.name in elsewhere:
+                return
+            log.warning("the last good version of %s", fault)
+            scripts = ()
+        self.app.set_file_job(job, scripts=scripts)
 
     def _can_run(self, job: Job) -> bool:
         """False if its executor was switched off, or removed, since the job was good."""

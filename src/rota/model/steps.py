@@ -68,6 +68,9 @@ class Steps(Protocol):
     def keep_files(self, files: Sequence[StepFile]) -> None:
         """Keep the texts with the run, before the first statement of any of them."""
 
+    def texts_of(self, hashes: Collection[str]) -> Mapping[str, str]:
+        """Texts that were kept with any run, by their hashes, as far as they are still there."""
+
     def done(self) -> set[int]:
         """The numbers of the steps that are recorded done and need not run again."""
 

@@ -19,7 +19,7 @@ from rota.errors import Invalid, LeaseLost, RotaError
 from rota.executors.attempt import conclude
 from rota.executors.context import Context
 from rota.executors.scripts import Scripts
-from rota.executors.sql.files import read_folder, step_file
+from rota.executors.sql.files import read_scripts, step_file
 from rota.executors.sql.interrupt import STEP_TIMEOUT, Interrupts
 from rota.executors.sql.places import Place, open_place, session_on
 from rota.executors.sql.scripts import close_kept, prepare
@@ -108,12 +108,12 @@ class SqlRun:
         kind = self.target.kind
         if (text := self.spec.get("text")) is not None:
             return [step_file(1, TEXT_STEP, text, kind)]
-        if scripts := self.kept.of(self.context.definition):
-            return [
-                step_file(number, name, script, kind)
-                for number, (name, script) in enumerate(scripts, start=1)
-            ]
-        return read_folder(self.spec["folder"], self.spec["files"], kind)
+        job = self.context.definition
+        scripts = self.kept.of(job) or read_scripts(job, self.steps.texts_of)
+        return [
+            step_file(number, name, script, kind)
+            for number, (name, script) in enumerate(scripts, start=1)
+        ]
 
     def _run_files(
         self, files: Sequence[StepFile], scripts: Sequence[Script], place: Place

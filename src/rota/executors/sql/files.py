@@ -1,29 +1,59 @@
-"""The files of a SQL job, read as a run begins: whole, bounded, and from inside its folder."""
+"""The files of a SQL job, read as a run begins: whole, bounded, and from inside its folder.
+
+A version of a job names the text of each file by its hash, and no other text runs under it. What
+lies in the folder may be an edit that was refused, or that nobody has looked at yet; then the text
+is the one that an earlier run kept.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from rota.errors import Invalid
 from rota.model.interpolate import variables
+from rota.model.job import Job
 from rota.model.limits import SQL_FILE_BYTES, SQL_FILES
-from rota.model.steps import StepFile
+from rota.model.steps import StepFile, text_hash
+
+OR_MEND = ", or mend what `rota check` says of this job"
+# Texts that are kept somewhere, by their hashes, as far as they are.
+FindTexts = Callable[[Collection[str]], Mapping[str, str]]
 
 
-def read_folder(folder: str, names: Sequence[str], dialect: str) -> list[StepFile]:
-    """All files of a job, in order."""
+def read_scripts(job: Job, kept: FindTexts) -> list[tuple[str, str]]:
+    """Names and texts of all files of a job, in order; Invalid names one that cannot be had."""
+    folder, names = job.spec["folder"], job.spec["files"]
     if len(names) > SQL_FILES:
         raise Invalid(f"{folder} has {len(names):,} SQL files; the limit is {SQL_FILES:,}")
-    root = Path(folder)
+    hashes: Mapping[str, str] = job.spec.get("hashes", {})
+    texts, faults = {}, {}
+    for name in names:
+        try:
+            texts[name] = _read(Path(folder), name, hashes.get(name))
+        except Invalid as fault:
+            faults[name] = str(fault)
+    if faults:
+        found = kept([hashes[name] for name in faults if name in hashes])
+        texts |= {name: found[hashes[name]] for name in faults if hashes.get(name) in found}
+    for name, told in faults.items():
+        if name not in texts:
+            raise Invalid(f"job {job.name!r}: {told}{OR_MEND if name in hashes else ''}")
+    return [(name, texts[name]) for name in names]
+
+
+def _read(root: Path, name: str, wanted: str | None) -> str:
+    """The text of a file, if it is the one that is wanted."""
     if not root.is_dir():
-        raise Invalid(f"the folder {folder} is gone; bring it back, or remove the job")
-    return [
-        step_file(number, name, read_text(root / name, root), dialect)
-        for number, name in enumerate(names, start=1)
-    ]
+        raise Invalid(f"the folder {root} is gone; bring it back, or remove the job")
+    text = read_text(root / name, root)
+    if wanted is not None and text_hash(text) != wanted:
+        raise Invalid(
+            f"{name} is not the text of the last good version, which is not kept; bring it back"
+        )
+    return text
 
 
 def step_file(number: int, name: str, text: str, dialect: str) -> StepFile:
@@ -42,7 +72,7 @@ def read_text(path: Path, root: Path | None = None) -> str:
         # Not to wait for a FIFO: what was opened is looked at before it is read.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise Invalid(f"{name} is gone since the job was read; bring it back") from None
+        raise Invalid(f"{name} is gone; bring it back") from None
     except OSError as fault:
         raise Invalid(f"{name} cannot be read: {fault.strerror}") from None
     try:

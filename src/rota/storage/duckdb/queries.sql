@@ -437,6 +437,10 @@ USING (SELECT unnest(from_json_strict(:rows,
  WHEN MATCHED THEN UPDATE SET kept_at = {now}
  WHEN NOT MATCHED THEN INSERT (hash, text, names, kept_at) VALUES (a.hash, a.text, a.names, {now});
 
+-- name: texts_of
+SELECT hash, text FROM {prefix}job_texts
+ WHERE hash IN (SELECT unnest(from_json_strict(:hashes, '["VARCHAR"]')));
+
 -- name: insert_run_files
 INSERT INTO {prefix}run_files (run_seq, number, name, hash)
 SELECT a.seq, a.number, a.name, a.hash

@@ -597,6 +597,9 @@ SELECT a.hash, a.text, a.names, {now}
   FROM unnest(:hash::text[], :text::text[], :names::json[]) AS a(hash, text, names)
 ON CONFLICT (hash) DO UPDATE SET kept_at = excluded.kept_at;
 
+-- name: texts_of
+SELECT hash, text FROM {prefix}job_texts WHERE hash = ANY (:hashes::text[]);
+
 -- name: insert_run_files
 INSERT INTO {prefix}run_files (run_seq, number, name, hash)
 SELECT * FROM unnest(:seq::bigint[], :number::integer[], :name::text[], :hash::text[])

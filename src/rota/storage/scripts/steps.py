@@ -7,7 +7,7 @@ that is in this database; so after a crash anywhere a step is done with its work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,18 +40,10 @@ class StepKey:
 class StepsScript(Script):
     def keep_files(self, seq: int, attempt: int, files: Sequence[StepFile]) -> None:
         """Keep what a run begins with. What an earlier attempt kept stays."""
-        texts = {file.hash: file for file in files}
 
         def work(tx: Transaction) -> None:
             self._fence(tx, seq, attempt)
-            # Sorted, so that two runs of one folder never wait for each other's texts.
-            tx.many(
-                "put_texts",
-                [
-                    {"hash": key, "text": file.text, "names": rows.to_json(file.variables)}
-                    for key, file in sorted(texts.items())
-                ],
-            )
+            _put_texts(tx, files)
             tx.many(
                 "insert_run_files",
                 [
@@ -61,6 +53,15 @@ class StepsScript(Script):
             )
 
         self.engine.write("keep_files", work)
+
+    def keep_texts(self, files: Sequence[StepFile]) -> None:
+        """Keep texts that no run has begun with, for as long as those that no run refers to."""
+        self.engine.write("keep_texts", lambda tx: _put_texts(tx, files))
+
+    def texts_of(self, hashes: Collection[str]) -> dict[str, str]:
+        """Texts by their hashes, as far as they are kept."""
+        found = self.engine.read(lambda tx: tx.all("texts_of", hashes=sorted(hashes)))
+        return {row["hash"]: row["text"] for row in found}
 
     def kept_files(self, seq: int) -> list[StepFile]:
         found = self.engine.read(lambda tx: tx.all("run_files", seq=seq))
@@ -223,6 +224,18 @@ class StepInStore:
             self._script._check_ours(self._key)
             self._opened.commit_plain()
             self._script.finish_step(self._key, done, AT_LEAST_ONCE)
+
+
+def _put_texts(tx: Transaction, files: Sequence[StepFile]) -> None:
+    texts = {file.hash: file for file in files}
+    # Sorted, so that two runs of one folder never wait for each other's texts.
+    tx.many(
+        "put_texts",
+        [
+            {"hash": key, "text": file.text, "names": rows.to_json(file.variables)}
+            for key, file in sorted(texts.items())
+        ],
+    )
 
 
 def _lost(seq: int) -> LeaseLost:

@@ -343,6 +343,9 @@ SELECT seq FROM {prefix}runs WHERE seq = :seq;
 INSERT INTO {prefix}job_texts (hash, text, names, kept_at) VALUES (:hash, :text, :names, {now})
 ON CONFLICT (hash) DO UPDATE SET kept_at = excluded.kept_at;
 
+-- name: texts_of
+SELECT hash, text FROM {prefix}job_texts WHERE hash IN (SELECT value FROM json_each(:hashes));
+
 -- name: insert_run_files
 INSERT INTO {prefix}run_files (run_seq, number, name, hash) VALUES (:seq, :number, :name, :hash)
 ON CONFLICT (run_seq, number) DO NOTHING;

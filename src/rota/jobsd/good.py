@@ -1,0 +1,53 @@
+"""The last good version of a SQL job whose files are broken now: where its texts are.
+
+Who read them has them in memory. They are put into the store as well while the files are broken: a
+process that starts later never read them, and must not run what lies in the folder in their place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from rota.app import Rota
+from rota.errors import Invalid
+from rota.executors.scripts import Script
+from rota.executors.sql import read_scripts, step_file
+from rota.model.job import Job
+
+log = logging.getLogger("rota.jobsd")
+
+# The store forgets a text that no run refers to after a day.
+SAVE_SECONDS = 3600.0
+
+
+class GoodTexts:
+    """One per folder of jobs."""
+
+    def __init__(self, app: Rota) -> None:
+        self.app = app
+        self._saved: dict[str, float] = {}  # names, and when
+
+    def find(self, job: Job) -> Sequence[Script]:
+        """The texts of a version that this process did not read; Invalid if one is nowhere."""
+        return read_scripts(job, self.app.storage.texts_of) if job.executor == "sql" else ()
+
+    def save(self, broken: Collection[str], now: float) -> None:
+        """Keep in the store what this process has of jobs whose files are broken."""
+        self._saved = {name: at for name, at in self._saved.items() if name in broken}
+        for name in sorted(broken):
+            if now - self._saved.get(name, float("-inf")) >= SAVE_SECONDS:
+                self._save(name)
+                self._saved[name] = now
+
+    def _save(self, name: str) -> None:
+        job, scripts = self.app.file_scripts(name)
+        if job is None or not scripts:
+            return
+        try:
+            kind = self.app.targets.find(job.spec.get("target")).kind
+            files = [step_file(1, script, text, kind) for script, text in scripts]
+        except Invalid as fault:  # its runs say so too
+            log.debug("the texts of job %s are not kept: %s", name, fault)
+            return
+        self.app.storage.keep_texts(files)

@@ -1,0 +1,143 @@
+"""What was refused never runs, also in a process that never read what was good."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota
+from rota.jobsd.folder import Folder
+from tests.jobsd.support import Jobs, wait_until
+
+Start = Callable[..., rota.Rota]
+ON_DEMAND, BAD = "schedule = false", "schedule = fals"
+
+
+@pytest.fixture
+def start(jobs: Jobs, shared: str) -> Iterator[Start]:
+    """An app that serves a folder, as a process of its own would; `jobs` if no other is named."""
+    made: list[rota.Rota] = []
+
+    def begin(other: Jobs | None = None) -> rota.Rota:
+        app = rota.Rota(shared, jobs_dir=str((other or jobs).root))
+        app._folder = Folder(app, quiet_seconds=0.0)
+        made.append(app)
+        app.start()
+        return app
+
+    yield begin
+    for app in made:
+        app.stop(grace="0s")
+
+
+def ended(app: rota.Rota, name: str = "tidy") -> Any:
+    run_id = app.enqueue(name).id
+    wait_until(lambda: app.control.run(run_id).finished_at, f"the end of {name}")
+    return app.control.run(run_id)
+
+
+def said(app: rota.Rota, name: str = "tidy") -> str:
+    """What the last file of a run selected."""
+    done = ended(app, name)
+    assert done.error is None
+    return str(done.result)
+
+
+def refused(app: rota.Rota, name: str = "tidy") -> None:
+    wait_until(lambda: app.storage.jobs_named([name])[name].error, "the error")
+
+
+def edit_badly(jobs: Jobs) -> None:
+    jobs.sql("tidy", BAD, **{"01": "SELECT 'refused'", "02": "SELECT 'refused, too'"})
+
+
+def has_texts(app: rota.Rota, name: str = "tidy") -> bool:
+    hashes = app.storage.jobs_named([name])[name].spec["hashes"]
+    return hashes["01.sql"] in app.storage.texts_of([hashes["01.sql"]])
+
+
+def test_the_last_good_texts_run_after_a_restart(jobs: Jobs, start: Start) -> None:
+    jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT 'good'"})
+    app = start()
+    assert "good" in said(app)
+    edit_badly(jobs)
+    refused(app)
+    assert "good" in said(app)
+    app.stop()
+    after = start()
+    assert "good" in said(after)
+    jobs.sql("tidy", ON_DEMAND)
+    wait_until(lambda: not after.storage.jobs_named(["tidy"])["tidy"].error, "the mended version")
+    assert "refused, too" in said(after)  # it is good now
+
+
+def test_also_where_they_never_ran(jobs: Jobs, start: Start) -> None:
+    jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT '${GOOD:-good}'"})
+    app = start()
+    assert not has_texts(app)
+    edit_badly(jobs)
+    refused(app)
+    wait_until(lambda: has_texts(app), "the texts in the store")
+    app.stop()
+    assert "good" in said(start())
+
+
+def test_also_where_the_edit_came_while_nobody_looked(jobs: Jobs, start: Start) -> None:
+    jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT 'good'"})
+    app = start()
+    assert "good" in said(app)
+    app.stop()
+    edit_badly(jobs)
+    assert "good" in said(start())
+
+
+def test_a_bad_manifest_alone_leaves_texts_that_are_the_good_ones(jobs: Jobs, start: Start) -> None:
+    jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT 'good'"})
+    start().stop()
+    (jobs.root / "tidy" / "job.toml").write_text(BAD)
+    assert "good" in said(start())
+
+
+@pytest.mark.parametrize("change", ["edited", "gone"])
+def test_texts_that_are_nowhere_end_the_run_with_the_way_out(
+    jobs: Jobs, start: Start, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT 'good'", "02": "SELECT 2"})
+    start().stop()  # neither was run, nor was anybody there when it broke
+    edit_badly(jobs)
+    if change == "gone":
+        (jobs.root / "tidy" / "01.sql").unlink()
+    with caplog.at_level(logging.WARNING, "rota.jobsd"):
+        app = start()
+    told = {
+        "edited": "01.sql is not the text of the last good version, which is not kept",
+        "gone": "01.sql is gone",
+    }[change]
+    error = f"job 'tidy': {told}; bring it back, or mend what `rota check` says of this job"
+    assert f"the last good version of {error}" in caplog.messages
+    done = ended(app)
+    assert (done.state, done.error) == ("dead", error)
+    jobs.sql("tidy", None, **{"01": "SELECT 'good'", "02": "SELECT 2"})
+    assert '"rows":[[2]]' in said(app)
+
+
+def test_who_has_no_texts_leaves_the_job_to_whom_has_them(
+    jobs: Jobs, start: Start, tmp_path: Path
+) -> None:
+    """Two machines, one of which starts in the middle of a deploy."""
+    late = Jobs(tmp_path / "late" / "jobs.d")
+    jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT 'good'"})
+    late.sql("tidy", BAD, **{"01": "SELECT 'refused'"})
+    one, two = start(), start(late)
+    assert [job.name for job in one.jobs()] == ["tidy"]
+    assert two.jobs() == []
+    for _ in range(5):
+        assert "good" in said(one)
+    late.sql("tidy", ON_DEMAND, **{"01": "SELECT 'new'"})
+    wait_until(two.jobs, "the version that was deployed")
+    one.stop()
+    assert "new" in said(two)
