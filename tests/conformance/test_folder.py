@@ -29,6 +29,7 @@ from tests.conformance.support import (
     plans,
     put_definition,
     put_job,
+    together,
 )
 
 NAME = "accounting"
@@ -389,3 +390,18 @@ def test_runs_that_only_another_process_can_end_are_left_to_it(
     assert {store.run(run_id).state for run_id in left} == {"queued"}
     with pytest.raises(Conflict, match=f"where its executor is installed: {fault}"):
         control.cancel(left[0])
+
+
+def test_scripts_that_are_owed_are_taken_once(store: Store) -> None:
+    assert not store.take_scripts("store")
+    store.owe_scripts("store")
+    assert not store.take_scripts("other")
+    assert store.take_scripts("store")
+    assert not store.take_scripts("store")
+    store.owe_scripts("store")
+    assert sorted(together(*[lambda: store.take_scripts("store")] * 4)) == [
+        False,
+        False,
+        False,
+        True,
+    ]

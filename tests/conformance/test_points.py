@@ -360,6 +360,31 @@ class KeepTexts(Verb):
         return self.store.texts_of([self.file.hash]) == {self.file.hash: self.file.text}
 
 
+class OweScripts(Verb):
+    name = "owe_scripts"
+
+    def prepare(self) -> None: ...
+
+    def call(self, store: Store) -> object:
+        return store.owe_scripts(self.key)
+
+    def complete(self) -> bool:
+        return self.store.meta().get(f"scripts of {self.key}") == "owed"
+
+
+class TakeScripts(Verb):
+    name = "take_scripts"
+
+    def prepare(self) -> None:
+        self.store.owe_scripts(self.key)
+
+    def call(self, store: Store) -> object:
+        return store.take_scripts(self.key)
+
+    def complete(self) -> bool:
+        return self.store.meta()[f"scripts of {self.key}"] == "taken"
+
+
 class BeginStep(StepVerb):
     name = "begin_step"
 
@@ -522,8 +547,8 @@ ASK = {
 
 VERBS: list[type[Verb]] = [
     Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
-    Cancel, PutDefinitions, Retire, KeepFiles, KeepTexts, BeginStep, FinishStep, Step, PutFile,
-    DeleteFile, PruneFiles, Answer, PruneAnswered,
+    Cancel, PutDefinitions, Retire, KeepFiles, KeepTexts, OweScripts, TakeScripts, BeginStep,
+    FinishStep, Step, PutFile, DeleteFile, PruneFiles, Answer, PruneAnswered,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 Dump = Callable[[], list[Any]]

@@ -141,3 +141,71 @@ def test_who_has_no_texts_leaves_the_job_to_whom_has_them(
     wait_until(two.jobs, "the version that was deployed")
     one.stop()
     assert "new" in said(two)
+
+
+# What is removed does not run either
+
+
+def take_away(jobs: Jobs, what: str) -> str:
+    """Remove one of the two that make a job; what is said of the rest."""
+    (jobs.root / "tidy" / what).unlink()
+    return {
+        "job.toml": "jobs.d/tidy: has .sql files and no job.toml; add one that begins: schedule",
+        "01.sql": "jobs.d/tidy/job.toml: has no .sql file beside it; add tidy/01.sql",
+    }[what]
+
+
+def retired(app: rota.Rota, told: str) -> None:
+    wait_until(lambda: app.storage.jobs_named(["tidy"])["tidy"].retired, "the end of the job")
+    assert (app.storage.jobs_named(["tidy"])["tidy"].error or "").startswith(f"retired: {told}")
+    assert app.jobs() == []
+    assert not app.control.schedule("tidy").enabled
+    (shown,) = app.problems()
+    assert shown.startswith(told)
+
+
+@pytest.mark.parametrize("what", ["job.toml", "01.sql"])
+def test_a_job_without_its_manifest_or_any_sql_is_removed(
+    jobs: Jobs, start: Start, what: str
+) -> None:
+    folder = jobs.sql("tidy", 'every = "1h"', **{"01": "SELECT 'good'"})
+    kept = (folder / what).read_text()
+    app = start()
+    assert "good" in said(app)
+    schedule_id = app.control.schedule("tidy").id
+    waiting = app.enqueue("tidy", delay="1h").id
+    told = take_away(jobs, what)
+    retired(app, told)
+    wait_until(lambda: app.control.run(waiting).state == "cancelled", "the end of what waits")
+    app.stop()
+    after = start()
+    retired(after, told)
+    (folder / what).write_text(kept)
+    wait_until(after.jobs, "the job")
+    assert "good" in said(after)
+    schedule = after.control.schedule("tidy")
+    assert (schedule.id, schedule.enabled) == (schedule_id, True)
+    assert after.problems() == []
+
+
+@pytest.mark.parametrize("what", ["job.toml", "01.sql"])
+def test_also_while_nobody_looked(jobs: Jobs, start: Start, what: str) -> None:
+    jobs.sql("tidy", 'every = "1h"', **{"01": "SELECT 'good'"})
+    start().stop()
+    told = take_away(jobs, what)
+    retired(start(), told)
+
+
+def test_it_stays_where_another_machine_has_it_whole(
+    jobs: Jobs, start: Start, tmp_path: Path
+) -> None:
+    other = Jobs(tmp_path / "other" / "jobs.d")
+    for one in (jobs, other):
+        one.sql("tidy", 'every = "1h"', **{"01": "SELECT 'good'"})
+    here, there = start(), start(other)
+    take_away(jobs, "job.toml")
+    wait_until(lambda: not here.jobs(), "the end of the job here")
+    wait_until(here.problems, "the error")
+    assert "good" in said(there)
+    assert there.control.schedule("tidy").enabled
+    assert there.storage.jobs_named(["tidy"])["tidy"].error is None

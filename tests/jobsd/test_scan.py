@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from rota.jobsd import scan
+from rota.jobsd.check import check_folder
 from rota.model import limits
 from tests.jobsd.support import Jobs, Served
 
@@ -304,3 +306,28 @@ def test_the_folder_may_be_a_file(served: Served, jobs: Jobs, tmp_path: Path) ->
 
 def test_limits_have_names() -> None:
     assert limits.SQL_FILE_BYTES < 100 * 1024 * 1024
+
+
+# Names that are passed over
+
+
+def test_sql_in_capitals_is_named_and_not_looked_at(
+    served: Served, jobs: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = jobs.sql("tidy")
+    served.load()
+    version = served.registered()
+    (folder / "02.SQL").write_text("SELEC")
+    served.settle()
+    served.settle()
+    told = "02.SQL beside it is not looked at: SQL files end in .sql, in small letters; rename it"
+    assert caplog.messages.count(f"jobs.d/tidy/job.toml: {told}") == 1
+    assert served.registered() == version
+    found = check_folder(served.app, {}, datetime.now(UTC)).findings
+    assert ("warning", "jobs.d/tidy/job.toml", told) in [
+        (one.kind, one.place, one.message) for one in found
+    ]
+    (folder / "01.sql").rename(folder / "01.Sql")
+    served.settle()
+    (error,) = served.app.problems()
+    assert "has no .sql file beside it; add tidy/01.sql; 01.Sql beside it is not looked" in error

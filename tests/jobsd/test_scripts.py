@@ -119,3 +119,62 @@ def test_what_a_script_attaches_to_duckdb_stays_for_jobs(
     wait_until(lambda: served.app.control.run(run_id).finished_at, "the run's end")
     run = served.app.control.run(run_id)
     assert (run.state, run.error) == ("succeeded", None)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("place", ["store", "target"])
+def test_init_that_could_not_be_read_runs_once_when_it_can_be(
+    serve: Serve, jobs: Jobs, tmp_path: Path, place: str, restart: bool
+) -> None:
+    target = tmp_path / ("rota.db" if place == "store" else "w.db")
+    options = {} if place == "store" else warehouse(target)
+    (tmp_path / "initdb.d").symlink_to("initdb.d")
+    script(tmp_path / "startdb.d", "01.sql", "SELECT 1")  # makes the target
+    served = serve(jobs, **options)
+    served.app.start()
+    served.folder._loop.stop(9)
+    served.look()
+    assert served.app.problems() != []
+    (tmp_path / "initdb.d").unlink()
+    script(tmp_path / "initdb.d", "01.sql", "CREATE TABLE log (at TEXT)")
+    script(tmp_path / "initdb.d", "02.sql", "INSERT INTO log VALUES ('init')")
+    for _ in range(2):
+        if restart:
+            served.app.stop()
+            served = serve(jobs, **options)
+            served.app.start()
+            served.folder._loop.stop(9)
+        served.look()
+    assert rows(target, "SELECT at FROM log") == [("init",)]
+    assert served.app.problems() == []
+
+
+def test_init_that_was_owed_runs_once_also_where_nobody_made_the_target(
+    serve: Serve, jobs: Jobs, tmp_path: Path
+) -> None:
+    target = tmp_path / "w.db"
+    (tmp_path / "initdb.d").symlink_to("initdb.d")
+    serve(jobs, **warehouse(target)).folder.prepare()
+    assert not target.exists()
+    (tmp_path / "initdb.d").unlink()
+    script(tmp_path / "initdb.d", "01.sql", "CREATE TABLE log (at TEXT)")
+    for _ in range(2):
+        served = serve(jobs, **warehouse(target))
+        served.folder.prepare()
+        assert served.folder.failed_scripts == {}
+
+
+def test_init_that_can_be_read_too_late_for_a_target_of_others_does_not_run(
+    serve: Serve, jobs: Jobs, tmp_path: Path
+) -> None:
+    target = tmp_path / "w.db"
+    sqlite3.connect(target).execute("CREATE TABLE theirs (x INT)").connection.close()
+    (tmp_path / "initdb.d").symlink_to("initdb.d")
+    served = serve(jobs, **warehouse(target))
+    served.app.start()
+    served.folder._loop.stop(9)
+    (tmp_path / "initdb.d").unlink()
+    script(tmp_path / "initdb.d", "01.sql", "CREATE TABLE mine (x INT)")
+    served.look()
+    assert served.app.problems() == []
+    assert rows(target, "SELECT name FROM sqlite_master") == [("theirs",)]

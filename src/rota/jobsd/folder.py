@@ -25,10 +25,10 @@ from rota.jobsd.manifest import Surroundings
 from rota.jobsd.quiet import QUIET_SECONDS, Quiet
 from rota.jobsd.reconcile import LIVE_SECONDS, Orphans, Plan, reconcile
 from rota.jobsd.scan import PYTHON, Survey, survey
-from rota.jobsd.scripts import run_scripts
+from rota.jobsd.scripts import INIT, run_owed, run_scripts
 from rota.jobsd.watch import Watch
 from rota.model.definition import Definition, Registered
-from rota.model.job import LAST_GOOD, Job
+from rota.model.job import LAST_GOOD, REMOVED, Job
 from rota.model.limits import PAGE
 from rota.model.steps import listed_names
 from rota.storage.protocol import Actor
@@ -100,6 +100,12 @@ class Folder:
             self._prepared = True
             self.failed_scripts = run_scripts(self.app)
 
+    def _run_owed(self) -> None:
+        """An initdb.d that could not be read at the start may be readable by now."""
+        if INIT in self.failed_scripts and (failed := run_owed(self.app)) is not None:
+            del self.failed_scripts[INIT]
+            self.failed_scripts |= failed
+
     def load(self, *, again: bool = False, patient: bool = True) -> None:
         with self._turn:
             if again:
@@ -148,6 +154,7 @@ class Folder:
             if (watch := self._watch) is not None:
                 watch.follow()  # before the look: what changes after it is told
                 pause = min(pause, watch.rescan_seconds)
+            self._run_owed()
             found = survey(self.root)
             if (missing := self._missing(found)) is not None:
                 return min(pause, missing)
@@ -220,19 +227,25 @@ class Folder:
             self.refused[new.name] = replace(new, scripts=())
             new = _refused(new, str(fault))
         new = replace(new, scripts=())  # who runs them has them
+        for warning in new.warnings:
+            if old is None or warning not in old.warnings:
+                log.warning("%s: %s", new.place, warning)
         if old is not None and (old.job, old.schedule) == (new.job, new.schedule):
             self.definitions[new.name] = new
             return
+        had = self._has_good(new.name)
         if new.error is not None and (old is None or old.error != new.error):
-            log.warning("%s%s", new.error, f"; {LAST_GOOD}" if self._has_good(new.name) else "")
+            then = REMOVED if new.removed else LAST_GOOD
+            log.warning("%s%s", new.error, f"; {then}" if had else "")
         elif new.error is None and not (old is None and self._first):
             # Those of the start are listed there.
             what, places = ("is new", new.place) if old is None else ("changed", _changed(old, new))
             log.info("job %s %s (%s)", new.name, what, places)
-        for warning in new.warnings:
-            log.warning("%s: %s", new.place, warning)
         self.definitions[new.name] = new
         self._gone.discard(new.name)
+        if new.removed and had:
+            self.app.drop_file_job(new.name)
+            self._gone.add(new.name)
         if new.name in self.refused:
             self._changed.discard(new.name)
         else:
@@ -267,8 +280,11 @@ class Folder:
         storage = self.app.storage
         registered = self._registered()
         elsewhere = storage.listed_elsewhere(self.origin, worker_id, live_seconds=LIVE_SECONDS)
+        removed = self._removed(registered)
+        self._changed -= removed
+        self._again -= removed
         plan = reconcile(
-            set(self.definitions) - set(self.refused),
+            set(self.definitions) - set(self.refused) - removed,
             registered,
             changed=self._changed,
             again=self._again,
@@ -295,6 +311,16 @@ class Folder:
         self._reconciled_at = now
         if worker_id is not None:
             self._first = False
+
+    def _removed(self, registered: Mapping[str, Registered]) -> set[str]:
+        """Jobs that the folder does not have any more, though something of them is left. Of what
+        never was a job the error is shown, as of any that is broken."""
+        names = {one.name for one in self.definitions.values() if one.removed} & set(registered)
+        left = sorted(name for name in names if not registered[name].retired)
+        for start in range(0, len(left), PAGE):
+            found = self.app.storage.jobs_named(left[start : start + PAGE])
+            names -= {job.name for job in found.values() if not job.good}
+        return names
 
     def _registered(self) -> dict[str, Registered]:
         found: dict[str, Registered] = {}
@@ -341,7 +367,11 @@ class Folder:
     def _keep_good(self, registered: Mapping[str, Registered], elsewhere: Collection[str]) -> None:
         """A job whose job.toml was broken when we came: its last good version is in the store."""
         known = {job.name for job in self.app.jobs()}
-        broken = {one.name for one in self.definitions.values() if one.error is not None}
+        broken = {
+            one.name
+            for one in self.definitions.values()
+            if one.error is not None and not one.removed
+        }
         lost = [
             name
             for name in sorted(broken - known)
@@ -379,9 +409,11 @@ class Folder:
 
     def _retire(self, name: str, worker_id: str | None) -> bool:
         try:
+            left = self.definitions.get(name)
             done = self.app.storage.retire_job(
-                name, self.origin, worker_id, ACTOR, live_seconds=LIVE_SECONDS
-            )
+                name, self.origin, worker_id, ACTOR,
+                live_seconds=LIVE_SECONDS, why=None if left is None else left.error,
+            )  # fmt: skip
         except RotaError as fault:
             log.warning("job %s could not be retired: %s", name, fault)
             raise

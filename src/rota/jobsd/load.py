@@ -26,6 +26,8 @@ Check = Callable[[Job], None]
 # What Python files say, by their paths; given with their fingerprints.
 Inspect = Callable[[Mapping[str, object]], Mapping[str, FileFacts | FileError]]
 
+PASSED_OVER = "{} beside it is not looked at: SQL files end in .sql, in small letters; rename it"
+
 
 class Loader:
     """Reads units of one folder."""
@@ -62,6 +64,7 @@ class Loader:
                     fact = facts.get(str(unit.path.absolute()))
                     made = self._define_python(unit, fact, seen)
                 case _:
+                    seen.removed = unit.removed
                     raise Invalid(unit.fault)
             if made.error is None:
                 self.check(made.job)
@@ -91,11 +94,16 @@ class Loader:
         seen.place = found.place(path)
         spec["version"] = seen.version
         made = manifest.define(unit.name, told, SQL_FILE, spec, self.around)
-        return replace(made, scripts=tuple(scripts))
+        passed = unit.passed if seen.executor == "sql" else ()
+        return replace(
+            made, scripts=tuple(scripts), warnings=tuple(map(PASSED_OVER.format, passed))
+        )
 
     def _read_scripts(self, found: Survey, unit: Unit, seen: _Seen) -> list[tuple[str, str]]:
         if not unit.files:
-            raise Invalid(f"has no .sql file beside it; add {unit.path.name}/01.sql")
+            seen.removed = True
+            passed = "".join(f"; {PASSED_OVER.format(one)}" for one in unit.passed[:1])
+            raise Invalid(f"has no .sql file beside it; add {unit.path.name}/01.sql{passed}")
         if len(unit.files) > SQL_FILES:
             raise Invalid(
                 f"has {len(unit.files):,} .sql files beside it; the limit is {SQL_FILES:,}"
@@ -149,7 +157,7 @@ class Loader:
             enabled=False,
             error=told,
         )
-        return Definition(job=job, place=place, line=line)
+        return Definition(job=job, place=place, line=line, removed=seen.removed)
 
 
 class _Seen:
@@ -158,6 +166,7 @@ class _Seen:
     def __init__(self) -> None:
         self.place, self.text, self.digest, self.executor = "", "", "", "sql"
         self.line: int | None = None
+        self.removed = False
         self.lines: Mapping[str, int] = {}
         self._files: list[tuple[str, str]] = []
 

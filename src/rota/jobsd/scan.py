@@ -27,13 +27,16 @@ Sign = tuple[str, int, int, int, int, int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """What one job is made of. `files` are its SQL files in lexical order; `fault` says why a
-    unit of kind `bad` is none."""
+    unit of kind `bad` is none, and `removed` that its job.toml is not there. `passed` are files
+    that look as if they were meant, and are not."""
 
     name: str
     kind: str
     path: Path
     files: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
     fault: str = ""
+    removed: bool = False
     fingerprint: tuple[Sign, ...] = ()
 
 
@@ -112,9 +115,12 @@ def _look(found: Survey, folder: Path, name: str, depth: int) -> None:
     seen = sorted(one for one in entries if not one.startswith((".", "_")))
     scripts = tuple(one for one in seen if one.endswith(".sql"))
     if MANIFEST in entries and name:
-        files = (MANIFEST, *scripts)
-        signs = tuple(_sign(folder / one) for one in files)
-        found.add(Unit(name=name, kind=SQL, path=folder, files=scripts, fingerprint=signs))
+        passed = tuple(one for one in seen if is_passed_over(one))
+        signs = tuple(_sign(folder / one) for one in (MANIFEST, *scripts, *passed))
+        unit = Unit(
+            name=name, kind=SQL, path=folder, files=scripts, passed=passed, fingerprint=signs
+        )
+        found.add(unit)
         return
     loose = [one for one in seen if one == MANIFEST or one.endswith(".sql")] if not name else []
     for one in loose:
@@ -131,7 +137,13 @@ def _look(found: Survey, folder: Path, name: str, depth: int) -> None:
         _descend(found, folder / one, _join(name, one), depth + 1)
     if name and scripts and not pythons and not folders:
         told = f'has .sql files and no {MANIFEST}; add one that begins: schedule = "0 3 * * *"'
-        _add_bad(found, folder, name, told, scripts)
+        _add_bad(found, folder, name, told, scripts, removed=True)
+
+
+def is_passed_over(name: str) -> bool:
+    """True for a .SQL: which of two names that differ in case comes first, or whether both can be,
+    is another answer on another disk, so only .sql counts."""
+    return name.lower().endswith(".sql") and not name.endswith(".sql")
 
 
 def _descend(found: Survey, folder: Path, name: str, depth: int) -> None:
@@ -171,10 +183,17 @@ def _join(folder: str, name: str) -> str:
 
 
 def _add_bad(
-    found: Survey, folder: Path, name: str, told: str, files: tuple[str, ...] = ()
+    found: Survey,
+    folder: Path,
+    name: str,
+    told: str,
+    files: tuple[str, ...] = (),
+    *,
+    removed: bool = False,
 ) -> None:
     signs = (_sign(folder), *(_sign(folder / one) for one in files))
-    found.add(Unit(name=name, kind=BAD, path=folder, fault=told, fingerprint=signs))
+    bad = Unit(name=name, kind=BAD, path=folder, fault=told, removed=removed, fingerprint=signs)
+    found.add(bad)
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -1,6 +1,7 @@
 """Scripts for the default target: initdb.d/*.sql where Rota creates it, startdb.d/*.sql at every
 start. They lie beside the folder of jobs and run before any job; one that fails, or a folder that
-cannot be read, is logged and shown, and the start goes on."""
+cannot be read, is logged and shown, and the start goes on. An initdb.d that cannot be read then is
+owed, and runs when it can be."""
 
 from __future__ import annotations
 
@@ -35,15 +36,31 @@ def run_scripts(app: Rota) -> dict[str, str]:
         except Invalid as fault:
             failed[name] = str(fault)
             log.error("%s %s", name, fault)
-    initial = found[INIT]
-    wanted = initial if initial and _creates(app, target) else []
-    wanted += found[START]
+    if found[INIT] or INIT in failed:
+        creates = _creates(app, target)  # before the store is opened
+        if creates and INIT in failed:
+            app.storage.owe_scripts(target.name)
+        elif not app.storage.take_scripts(target.name) and not creates:
+            found[INIT] = []
+    wanted = [*found[INIT], *found[START]]
     if wanted and target.is_store:
         _ = app.storage  # a store is created by its own migrations, not by a script
-    for path in wanted:
-        if told := _run(app, path):
-            failed[f"{path.parent.name}/{path.name}"] = told
-    return failed
+    return failed | _run_all(app, wanted)
+
+
+def run_owed(app: Rota) -> dict[str, str] | None:
+    """Run initdb.d if it can be read by now, and is owed; None if it still cannot be read."""
+    try:
+        scripts = scripts_in(app.settings.jobs_folder.absolute().parent / INIT)
+    except Invalid:
+        return None
+    return _run_all(app, scripts if app.storage.take_scripts(app.targets.find().name) else [])
+
+
+def _run_all(app: Rota, scripts: list[Path]) -> dict[str, str]:
+    """The error of each script that failed, by its place."""
+    told = {f"{path.parent.name}/{path.name}": _run(app, path) for path in scripts}
+    return {place: error for place, error in told.items() if error is not None}
 
 
 def scripts_in(folder: Path) -> list[Path]:

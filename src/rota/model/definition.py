@@ -12,7 +12,8 @@ from rota.model.schedule import Schedule
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """`schedule` None is a job on demand. `job.error` says that the file cannot be understood:
-    then nothing else of the job means anything, and an earlier good version stays."""
+    then nothing else of the job means anything, and an earlier good version stays. It does not
+    where the job is `removed`: there is nothing left that says when, or nothing to run."""
 
     job: Job
     schedule: Schedule | None = None
@@ -22,6 +23,7 @@ class Definition:
     # Where to look: the file as people name it, and the line where the error is, if there is one.
     place: str = ""
     line: int | None = None
+    removed: bool = False
 
     @property
     def name(self) -> str:

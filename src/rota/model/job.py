@@ -23,6 +23,8 @@ PLACES = frozenset({"folder", "file"})
 RETIRED = "retired: "
 # What is said where a file is broken that was good before.
 LAST_GOOD = "the last good version stays in use"
+# And where a file is gone without which it is no job.
+REMOVED = "the job is removed until then"
 DEFAULT_QUEUE = "default"
 
 

@@ -166,8 +166,17 @@ class Storage(Protocol):
         self, origin: str, worker_id: str | None, *, live_seconds: float
     ) -> set[str]: ...
     def retire_job(
-        self, name: str, origin: str, worker_id: str | None, actor: Actor, *, live_seconds: float
+        self,
+        name: str,
+        origin: str,
+        worker_id: str | None,
+        actor: Actor,
+        *,
+        live_seconds: float,
+        why: str | None = None,
     ) -> bool: ...
+    def owe_scripts(self, target: str) -> None: ...
+    def take_scripts(self, target: str) -> bool: ...
     def unstarted_retired_runs(self, origin: str, *, limit: int) -> list[str]: ...
 
     # files that handlers keep

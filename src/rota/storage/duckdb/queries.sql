@@ -968,6 +968,9 @@ MERGE INTO {prefix}meta AS m USING (SELECT :key AS key, :value AS value) AS a ON
  WHEN MATCHED THEN UPDATE SET value = a.value
  WHEN NOT MATCHED THEN INSERT (key, value) VALUES (a.key, a.value);
 
+-- name: swap_meta
+UPDATE {prefix}meta SET value = :value WHERE key = :key AND value = :expected RETURNING key;
+
 -- name: all_meta
 SELECT key, value FROM {prefix}meta;
 

@@ -22,6 +22,8 @@ from rota.storage.scripts.schedules import ScheduleScript, planned
 # How many versions of a job are remembered, and how many workers are asked what they know.
 VERSIONS = 100
 WORKERS = 1_000
+# A key of `meta` for each target whose scripts wait, and what it says.
+SCRIPTS, OWED, TAKEN = "scripts of ", "owed", "taken"
 
 
 class FolderScript(ScheduleScript):
@@ -163,9 +165,17 @@ class FolderScript(ScheduleScript):
         return _listed(live, origin, worker_id)
 
     def retire_job(
-        self, name: str, origin: str, worker_id: str | None, actor: Actor, *, live_seconds: float
+        self,
+        name: str,
+        origin: str,
+        worker_id: str | None,
+        actor: Actor,
+        *,
+        live_seconds: float,
+        why: str | None = None,
     ) -> bool:
-        """Switch off a job whose files are gone; False if a live worker of its origin has it."""
+        """Switch off a job whose files are gone; False if a live worker of its origin has it. `why`
+        tells what is left of them."""
 
         def work(tx: Transaction) -> bool:
             row = tx.one("lock_job", name=name)
@@ -173,7 +183,7 @@ class FolderScript(ScheduleScript):
                 return False
             if name in _listed(self._live_workers(tx, live_seconds), origin, worker_id):
                 return False
-            reason = f"no folder of origin {origin!r} has it any more"
+            reason = why or f"no folder of origin {origin!r} has it any more"
             tx.all("retire_job", name=name, origin=origin, error=RETIRED + reason)
             schedule = tx.one("lock_schedule", name=name)
             if schedule is not None and schedule["job"] == name:
@@ -181,6 +191,23 @@ class FolderScript(ScheduleScript):
             return True
 
         return self.engine.write("retire_job", work)
+
+    def owe_scripts(self, target: str) -> None:
+        """The scripts that belong to the creation of a target could not be read then."""
+        self.engine.write(
+            "owe_scripts", lambda tx: tx.all("set_meta", key=SCRIPTS + target, value=OWED)
+        )
+
+    def take_scripts(self, target: str) -> bool:
+        """True for the one process that is to run what is owed to a target."""
+
+        def work(tx: Transaction) -> bool:
+            told = {"key": SCRIPTS + target, "expected": OWED, "value": TAKEN}
+            return tx.one("swap_meta", **told) is not None
+
+        # Mostly nothing is owed: then nobody has to wait for a lock.
+        owed = self.engine.read(self._meta).get(SCRIPTS + target) == OWED
+        return owed and self.engine.write("take_scripts", work)
 
     def unstarted_retired_runs(self, origin: str, *, limit: int) -> list[str]:
         """Ids of runs that wait for a job that is retired."""

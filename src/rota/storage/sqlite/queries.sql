@@ -812,6 +812,9 @@ SELECT q.name, q.paused, q.reason, q.paused_by, q.paused_at,
 INSERT INTO {prefix}meta (key, value) VALUES (:key, :value)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
+-- name: swap_meta
+UPDATE {prefix}meta SET value = :value WHERE key = :key AND value = :expected RETURNING key;
+
 -- name: all_meta
 SELECT key, value FROM {prefix}meta;
 
