@@ -27,6 +27,7 @@ class _Shared:
         self.path, self.root, self.handles = path, root, 0
         self.write_lock = threading.RLock()
         self.run_lock = threading.Lock()
+        self.runner = ""
         self.listeners: list[Callable[[], None]] = []
 
 
@@ -34,13 +35,21 @@ class Instance:
     """A handle of an open database. `:memory:` is a world of its own, `:memory:name` is shared.
 
     `write_lock`: every write to Rota's own tables begins and ends its transaction inside it.
-    `run_lock`: runs that write this database go one at a time.
+    `run_lock`: runs that write this database go one at a time; `runner` is the one that does.
     """
 
     def __init__(self, shared: _Shared) -> None:
         self._shared, self._closed, self._process = shared, False, os.getpid()
         self.path = shared.path
         self.write_lock, self.run_lock = shared.write_lock, shared.run_lock
+
+    @property
+    def runner(self) -> str:
+        return self._shared.runner
+
+    @runner.setter
+    def runner(self, run: str) -> None:
+        self._shared.runner = run
 
     def cursor(self) -> Any:
         """A connection of its own to the shared instance; whoever took it closes it."""

@@ -34,6 +34,7 @@ OF_ROTA = {
 OF_EXECUTORS = {
     "add_secrets", "close", "definition", "heard_stop", "in_child", "on_stop", "port",
     "secrets", "span", "steps", "stop", "stoppable", "stopped_at", "target", "trace",
+    "waited", "waiting", "waiting_since",
 }  # fmt: skip
 # What screens and commands are drawn from: shapes that follow them.
 OF_SURFACES = {

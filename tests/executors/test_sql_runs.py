@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -497,6 +499,28 @@ def test_runs_on_one_duckdb_file_go_one_at_a_time(duck: World) -> None:
     third = duck.begin(job)
     first.stop("cancelled").join()
     assert third.join().kind == "succeeded"
+
+
+def test_the_timeout_of_a_run_begins_with_its_turn(duck: World) -> None:
+    duck.write(a=NEVER_ENDS["duckdb"])
+    job = duck.job(timeout=timedelta(hours=1))
+    duck.enqueue()
+    first = duck.begin(job).until_step("a.sql")
+    assert first.execution.deadline is not None
+    duck.enqueue()
+    second = duck.begin(job)
+    wait_for(lambda: second.execution.context.waiting_since)
+    assert second.execution.deadline is None
+    ended_at = time.monotonic()
+    first.stop("cancelled").join()
+    second.until_step("a.sql")
+    assert second.execution.deadline is not None
+    assert second.execution.started_at is not None
+    waited = second.execution.context.waited
+    assert second.execution.deadline == second.execution.started_at + waited + 3600
+    assert second.execution.deadline > ended_at + 3600
+    second.stop("timed_out")
+    assert second.join().error == "timed out after 1h"
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "duckdb"])

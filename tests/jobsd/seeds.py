@@ -169,6 +169,9 @@ class Seed:
     def steps(self, run: Run) -> list[tuple[str, str]]:
         return [(one["name"], one["status"]) for one in self.app.control.steps(run.id)]
 
+    def log(self, run: Run) -> list[str]:
+        return [line["text"] for line in self.app.control.log_tail(run.id, limit=20)]
+
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Asked of the database that the jobs work on, by somebody else."""
         connection = connect(self.target.url)

@@ -9,8 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from tests.executors.sql_support import NEVER_ENDS
 from tests.jobsd.seeds import ASKING, AVERAGE, BUSY, FAILED, REGISTERED, Gate, Seed, kept_open
-from tests.jobsd.support import SEED
+from tests.jobsd.support import SEED, wait_until
 
 LOAD = "CREATE TABLE IF NOT EXISTS ledger (run VARCHAR, amount INTEGER, due VARCHAR)"
 BOOK = "INSERT INTO ledger VALUES ('${ROTA_RUN_ID}', 5, '${ROTA_SCHEDULED_AT}')"
@@ -286,3 +287,22 @@ def test_a_missing_variable_fails_with_a_clear_error(seed: Seed) -> None:
     assert "SOURCE" in (dead.error or "")
     assert "BUCKET" in (dead.error or "")
     assert seed.rows("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'ledger'") == [(0,)]
+
+
+@pytest.mark.parametrize("seed", ["target"], indirect=True)
+def test_a_run_that_waits_for_another_says_so_and_does_not_time_out(seed: Seed, gate: Gate) -> None:
+    """As long as the timeout of all of them: a run on a file of its own is ended by it."""
+    limited = 'schedule = false\ntimeout = "5s"\n'
+    seed.accounting(gate.sql)
+    seed.jobs.sql("waits", limited, **{"01": "SELECT 1"})
+    seed.jobs.sql("late", limited + f'target = "{ASKING}"\n', **{"01": NEVER_ENDS["duckdb"]})
+    seed.start()
+    first = seed.app.control.trigger("accounting")
+    seed.until_step(first, "01.sql")
+    second = seed.app.control.trigger("waits")
+    told = f"waits for its turn: run {first.id} of accounting writes warehouse.duckdb"
+    wait_until(lambda: told in seed.log(second), "what it waits for")
+    assert seed.run("late").error == "timed out after 5s"
+    assert seed.app.control.run(second.id).state == "running"
+    gate.open()
+    wait_until(lambda: seed.steps(second), "its turn")

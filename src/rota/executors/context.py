@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from rota.executors.keeping import Storage
 
 # (request, parameters) -> answer. Requests: log, progress, extend_lease, lock, extend_lock, unlock,
-# put_file, get_file, read_file, delete_file, list_files; and steps, in the worker's own process.
+# put_file, get_file, read_file, delete_file, list_files; and in the worker's own process steps, and
+# turn: its time goes on.
 Port = Callable[[str, dict[str, Any]], Any]
 StopReason = str  # cancelled | timed_out | lost | stopping
 
@@ -49,7 +51,7 @@ class Context:
         "_db", "_heard_stop", "_logger", "_on_stop", "_secrets", "_steps", "_stop_reason",
         "_stopped", "_storage", "_targets", "args", "attempt", "correlation_id", "definition",
         "in_child", "job", "missed_count", "port", "queue", "run_id", "scheduled_at", "span",
-        "stoppable", "stopped_at", "timeout", "trace",
+        "stoppable", "stopped_at", "timeout", "trace", "waited", "waiting_since",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +96,8 @@ class Context:
         self.in_child = False  # true in a child process
         self.stoppable = False  # true once something can end the handler by force
         self.stopped_at = 0.0
+        self.waited = 0.0  # seconds for its turn, not of its timeout
+        self.waiting_since: float | None = None
 
     # For handlers
 
@@ -198,6 +202,17 @@ class Context:
             made: Steps = self.port("steps", {})
             self._steps = made
         return self._steps
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for what other runs have: this time is theirs, and not of the timeout."""
+        self.waiting_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited += time.monotonic() - self.waiting_since
+            self.waiting_since = None
+            self.port("turn", {})
 
     @property
     def heard_stop(self) -> bool:

@@ -51,7 +51,7 @@ os.register_at_fork(after_in_child=_count_fork)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """What an execution asks of the worker it belongs to. `done` is told its one outcome, `freed`
-    that its handler is gone as well."""
+    that its handler is gone as well, `turned` that it no longer waits for other runs."""
 
     storage: Storage
     notes: Notes
@@ -60,6 +60,7 @@ class Owner:
     done: Callable[[Execution, Outcome], None]
     freed: Callable[[Execution], None] = lambda execution: None
     begun: Callable[[], object] = lambda: None
+    turned: Callable[[Execution], None] = lambda execution: None
     forks: int = field(default_factory=lambda: _forks)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -101,10 +102,12 @@ class Execution:
 
     @property
     def deadline(self) -> float | None:
-        """Monotonic instant at which the timeout ends it."""
+        """Monotonic instant at which the timeout ends it; none while it waits for its turn."""
         if self.started_at is None or self.timeout is None:
             return None
-        return self.started_at + self.timeout.total_seconds()
+        if self.context.waiting_since is not None:
+            return None
+        return self.started_at + self.context.waited + self.timeout.total_seconds()
 
     @property
     def ran_for(self) -> timedelta | None:
@@ -203,6 +206,8 @@ class Execution:
                 return self.owner.storage.release_lock(params["name"], params["token"])
             case "put_file" | "get_file" | "read_file" | "delete_file" | "list_files":
                 return answer(self.owner.storage, self.run, request, params)
+            case "turn":
+                self.owner.turned(self)
             case "steps":
                 return AttemptSteps(
                     self.owner.storage,

@@ -113,6 +113,7 @@ class Worker:
             done=self._done,
             freed=self._freed,
             begun=settler.counters.begun,
+            turned=self._watch_deadline,
         )
         self._told_stuck = False
         self.claim = Claim(

@@ -101,7 +101,7 @@ class SqlRun:
         except Invalid as fault:  # the texts stay as they are: to try again is no use
             return self._failed(str(fault), final=True)
         secrets = any(makes_secret(script, self.target.kind) for script in scripts)
-        with open_place(self.target, self.interrupts.stopped, makes_secrets=secrets) as place:
+        with open_place(self.context, self.target, makes_secrets=secrets) as place:
             return self._run_files(files, scripts, place)
 
     def _read(self) -> list[StepFile]:

@@ -8,13 +8,15 @@ next run in its way.
 from __future__ import annotations
 
 import logging
+import os.path
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rota.duckdb_instances import Instance, open_instance
 from rota.errors import RotaError, Unavailable
+from rota.executors.context import Context
 from rota.executors.sql.session import Interrupted, Session
 from rota.executors.targets import Target, connect
 from rota.model.steps import Steps
@@ -107,24 +109,37 @@ class DuckPlace(Place):
 
 
 @contextmanager
-def open_place(
-    target: Target, stopped: Callable[[], bool], *, makes_secrets: bool
-) -> Iterator[Place]:
+def open_place(context: Context, target: Target, *, makes_secrets: bool) -> Iterator[Place]:
     """The target, until the run ends. `makes_secrets`: its SQL makes some that are not kept."""
     if target.kind != "duckdb" or (target.is_store and ":memory:" in target.path):
         yield from _until_closed(Place(target))
         return
     instance = open_instance(target.path)
     try:
-        while not instance.run_lock.acquire(timeout=LOOK_SECONDS):
-            if stopped():
-                raise Interrupted
-        try:
+        with _turn(context, instance):
             yield from _until_closed(DuckPlace(target, instance, makes_secrets))
-        finally:
-            instance.run_lock.release()
     finally:
         instance.close()
+
+
+@contextmanager
+def _turn(context: Context, instance: Instance) -> Iterator[None]:
+    """One run at a time. It waits as long as it takes: the others have timeouts of their own."""
+    if not instance.run_lock.acquire(blocking=False):
+        runner, file = instance.runner or "another run", os.path.basename(instance.path)
+        context.logger.info("waits for its turn: %s writes %s", runner, file)
+        with context.waiting():
+            while not instance.run_lock.acquire(timeout=LOOK_SECONDS):
+                if context.stop_reason is not None:
+                    raise Interrupted
+    try:
+        instance.runner = f"run {context.run_id} of {context.job}"
+        if context.waited:
+            context.logger.info("its turn came after %.1f s", context.waited)
+        yield
+    finally:
+        instance.runner = ""
+        instance.run_lock.release()
 
 
 def _until_closed(place: Place) -> Iterator[Place]:
