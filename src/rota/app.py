@@ -625,16 +625,23 @@ class Rota:
             if new:
                 self.storage.put_jobs(new)
                 self._saved |= {f"job {job.name}" for job in new}
-            actor = Actor(by=_user(), via="code")
-            for name, schedule in self._schedules.items():
-                if f"schedule {name}" not in self._saved:
-                    with named(f"schedule {name!r}"):
-                        job = find_job(self.storage, schedule.job)
-                        encode_args(job, schedule.args)
-                        if tries := self._tries.get(name):
-                            schedule = replace(schedule, retry=told_retry(tries, job.retry))
-                    self.storage.put_schedule(schedule, actor)
-                    self._saved.add(f"schedule {name}")
+            self._save_schedules()
+
+    def _save_schedules(self) -> None:
+        new = [one for one in self._schedules.values() if f"schedule {one.name}" not in self._saved]
+        actor = Actor(by=_user(), via="code")
+        try:
+            for schedule in new:
+                with named(f"schedule {schedule.name!r}"):
+                    job = find_job(self.storage, schedule.job)
+                    encode_args(job, schedule.args)
+                    if tries := self._tries.get(schedule.name):
+                        schedule = replace(schedule, retry=told_retry(tries, job.retry))
+                self.storage.put_schedule(schedule, actor)
+                self._saved.add(f"schedule {schedule.name}")
+        finally:
+            if new:  # who fires may be another process, and asleep
+                self.storage.notify()
 
     @contextmanager
     def _using(self, storage: Storage) -> Iterator[None]:

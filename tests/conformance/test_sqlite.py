@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import gc
 import os
+import queue
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -218,6 +220,50 @@ def test_what_is_to_migrate_in_a_locked_file_is_refused_in_words(
     locker.close()
     assert store.pending_migrations()
     store.close()
+
+
+class Told:
+    """Hints that the test gives."""
+
+    def __init__(self, path: Path) -> None:
+        self.hints: queue.Queue[int | None] = queue.Queue()
+        self.waits = threading.Semaphore(0)
+
+    def wait(self, seconds: float | None) -> int | None:
+        self.waits.release()
+        try:
+            return self.hints.get(timeout=seconds)
+        except queue.Empty:
+            return 1
+
+    def stop(self) -> None:
+        self.hints.put(None)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("first", ["theirs", "ours"])
+def test_a_commit_that_can_be_read_only_after_its_hint_wakes_us(
+    place: SqlitePlace, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One hint for two commits, and only the first of them can be read yet."""
+    monkeypatch.setattr("rota.storage.sqlite.wake._hints", Told)
+    store, other = place.open(), place.open()
+    put_job(store)
+    woken, ours = threading.Event(), store.engine
+    assert isinstance(ours, SqliteEngine)
+    watch = FileWatch(str(place.path), lambda: ours._open(writing=False), ours._foreign_commits)
+    watch.start(woken.set)
+    told = watch._hints
+    assert isinstance(told, Told)
+    enqueue(store if first == "ours" else other)
+    told.hints.put(2)
+    for _ in range(2):  # for the hint, and when all that it led to is done
+        assert told.waits.acquire(timeout=SOON_SECONDS)
+    woken.clear()
+    enqueue(other)
+    assert woken.wait(SOON_SECONDS), "nobody hinted again"
+    watch.stop()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of commits on Linux")

@@ -1,8 +1,9 @@
 """Notice commits of other processes: SQLite counts them in `data_version`.
 
 On Linux the kernel tells when to look (inotify on the file beside the database): nothing runs
-while nothing happens. Elsewhere the counter is read a few times a second. Either is only a hint:
-loops look each second anyway.
+while nothing happens. Elsewhere the counter is read a few times a second. Either is only a hint,
+but a lost one would cost a scheduler its whole sleep: after the last one the counter is read a few
+times more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import sqlite3
 import struct
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -24,16 +26,18 @@ POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.001
 LOOKS = 500
 LOOKS_AFTER_OURS = 20
+# One hint may stand for two commits of which only the first can be read yet, and a slow disk takes
+# its time: after each of these pauses there is one more look, unless there is a hint before.
+LATER_SECONDS = (0.02, 0.2, 2.0, 10.0)
 
 _IN_MODIFY, _IN_CREATE = 0x2, 0x100
 _EVENT = struct.Struct("iIII")
 
 
 class Hints(Protocol):
-    looks: int
-
-    def wait(self) -> bool:
-        """Until there may have been a commit (True) or `stop` was called (False)."""
+    def wait(self, seconds: float | None) -> int | None:
+        """Until there may have been a commit, `seconds` have passed, or `stop` was called; how many
+        looks to take: one is enough after that time, None are left after the stop."""
 
     def stop(self) -> None: ...
 
@@ -75,17 +79,22 @@ class FileWatch:
         self._opened.close()
 
     def _watch(self, wake: Callable[[], None]) -> None:
+        later: Iterator[float] = iter(())
         while not self._stopping.is_set():
             try:
-                if self._hints.wait() and self._committed():
+                looks = self._hints.wait(next(later, None))
+                if looks is None:
+                    continue
+                if looks > 1:
+                    later = iter(LATER_SECONDS)
+                if self._committed(looks):
                     wake()
             except BaseException:  # a watch that ends would not be missed
                 self._stopping.wait(POLL_SECONDS)
 
-    def _committed(self) -> bool:
+    def _committed(self, left: int) -> bool:
         """True after a commit of another process. One hint may stand for a commit of ours and one
         of theirs that cannot be read yet, so after ours the looking goes on for a while."""
-        left = self._hints.looks
         while left > 0:
             left -= 1
             version = self._version()
@@ -119,8 +128,6 @@ def _hints(path: Path) -> Hints:
 class KernelEvents:
     """inotify on the folder: the -wal file itself comes and goes."""
 
-    looks = LOOKS
-
     def __init__(self, path: Path) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._name = f"{path.name}-wal".encode()
@@ -142,13 +149,17 @@ class KernelEvents:
             raise OSError(ctypes.get_errno(), "inotify")
         return answer
 
-    def wait(self) -> bool:
+    def wait(self, seconds: float | None) -> int | None:
+        until = None if seconds is None else time.monotonic() + seconds
         while True:
-            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+            ready = {descriptor for descriptor, _ in self._poll.poll(left)}
+            if not ready:
+                return 1
             if self._stop_read in ready:
-                return False
+                return None
             if self._concerns_us(os.read(self._descriptor, 65_536)):
-                return True
+                return LOOKS
 
     def _concerns_us(self, events: bytes) -> bool:
         place = 0
@@ -170,13 +181,11 @@ class KernelEvents:
 class Ticks:
     """A look every POLL_SECONDS, where nothing tells when to."""
 
-    looks = 1
-
     def __init__(self) -> None:
         self._stopping = threading.Event()
 
-    def wait(self) -> bool:
-        return not self._stopping.wait(POLL_SECONDS)
+    def wait(self, seconds: float | None) -> int | None:
+        return None if self._stopping.wait(POLL_SECONDS) else 1
 
     def stop(self) -> None:
         self._stopping.set()
