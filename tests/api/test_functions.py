@@ -15,9 +15,11 @@ from psycopg import errors
 
 import rota
 from rota.executors.registry import BUILT_IN
+from rota.model.duration import parse_duration
 from rota.model.limits import PAYLOAD_BYTES, PAYLOAD_DEPTH, REASON_LENGTH
 from rota.model.redact import redact_text
 from rota.model.retry import Retry
+from rota.model.schedule import WAITING_FOR_RUN
 from tests.api.support import wait_until
 from tests.api.test_sql_jobs import ended
 
@@ -383,6 +385,51 @@ def test_cancel_ends_what_waits_and_gives_its_slot_back(app: rota.Rota, client: 
             call(client, "rota.cancel_run(%s)", run_id)
     with pytest.raises(errors.NoDataFound), client.transaction():
         call(client, "rota.cancel_run(gen_random_uuid())")
+
+
+SPANS = [
+    "2s", "1h30m", "1.5h", "1d2h3m4s5ms6us", "1h 30m", "90 s", "2w", " 250ms ",
+    "?", "", "1x", "5", "2s1x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SPANS)
+def test_a_duration_means_what_it_means_in_python(
+    app: rota.Rota, client: Connection, text: str
+) -> None:
+    told = call(client, "rota_data.seconds(%s)", text)
+    if told is None:
+        with pytest.raises(rota.Invalid):
+            parse_duration(text, "every")
+    else:
+        assert told == parse_duration(text, "every").total_seconds()
+
+
+@pytest.mark.parametrize("ends", ["later", "before"])
+def test_cancel_lets_a_schedule_go_on_that_counts_from_the_end(
+    app: rota.Rota, client: Connection, ends: str
+) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    until = datetime.now(UTC) + timedelta(minutes=10 if ends == "before" else 100)
+    app.schedule("slow", job="anything", every="1h", anchor="delay", first_run=began, ends_at=until)
+    app.load()
+    app.start(only=["scheduler"])
+    wait_until(lambda: app.control.runs(schedule="slow"), "its run")
+    app.control.trigger("slow")
+    other, first = app.control.runs(schedule="slow")
+    with client.transaction():
+        call(client, "rota.cancel_run(%s)", other.id)
+    assert app.control.schedule("slow").next_fire_at == WAITING_FOR_RUN, "not the one it waits for"
+    with client.transaction():
+        call(client, "rota.cancel_run(%s)", first.id)
+    ended_at = app.control.run(first.id).finished_at
+    following = app.control.schedule("slow").next_fire_at
+    if ends == "before":
+        assert following is None
+    else:
+        assert following is not None
+        assert ended_at is not None
+        assert timedelta(0) <= following - ended_at - timedelta(hours=1) < timedelta(minutes=1)
 
 
 def test_cancel_of_a_running_run_only_asks(app: rota.Rota, client: Connection) -> None:

@@ -597,3 +597,103 @@ def test_a_replay_for_a_job_that_cannot_be_read_is_refused(
     with pytest.raises(Invalid, match="job 'job': its row cannot be read"):
         store.resume_schedule("bad", None, ME, catch_up="all")
     assert store.schedule_named("bad").paused
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome"),
+    [
+        ({"overlap": "skip"}, "skipped"),
+        ({"overlap": "queue", "queue_max": 0}, "dropped"),
+        ({"overlap": "wait"}, "coalesced"),
+    ],
+    ids=["skip", "drop", "merge"],
+)
+def test_a_delay_schedule_does_not_wait_for_a_run_that_is_not_made(
+    store: Store, clock: VirtualClock, options: dict[str, Any], outcome: str
+) -> None:
+    schedule = put_schedule(store, anchor="delay", overlap_key="job job", **options)
+    others = [enqueue(store, overlap_key="job job") for _ in range(2)]
+    assert states(store, others) == ["queued", "held"]
+    for count in (1, 2):
+        clock.advance("15s")
+        assert tick(store) == 0
+        assert outcomes(store, schedule) == [outcome] * count
+        assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+
+
+def test_a_delay_schedule_without_a_run_ends_at_its_end(store: Store, clock: VirtualClock) -> None:
+    put_schedule(
+        store, anchor="delay", overlap="skip", overlap_key="job job", ends_at=clock.after("15s")
+    )
+    enqueue(store, overlap_key="job job")
+    clock.advance("10s")
+    assert tick(store) == 0
+    assert store.schedule_named("schedule").next_fire_at is None
+
+
+@pytest.mark.parametrize("end", ["cancel", "delete"])
+@pytest.mark.parametrize("state", ["waiting", "held", "queued", "paused"])
+def test_a_delay_schedule_goes_on_when_its_run_ends_before_it_begins(
+    store: Store, clock: VirtualClock, state: str, end: str
+) -> None:
+    """Whatever the run waited for, and however long."""
+    if state == "held":
+        enqueue(store, overlap_key="job job")
+    put_schedule(
+        store,
+        anchor="delay",
+        overlap="queue",
+        overlap_key="job job",
+        jitter="1h" if state == "waiting" else "0s",
+    )
+    clock.advance("10s")
+    tick(store)
+    run = all_runs(store)[-1]
+    if state == "paused":
+        run = store.pause_run(run.id, None, ME)
+    assert run.state == state
+    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+    clock.advance("7s")
+    (store.cancel_run if end == "cancel" else store.delete_run)(run.id, None, ME)
+    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+
+
+def test_a_delay_schedule_waits_while_a_cancel_is_only_asked_for(
+    store: Store, clock: VirtualClock
+) -> None:
+    delay_schedule(store, clock)
+    run = claim_one(store)
+    store.cancel_run(run.id, None, ME)
+    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+    clock.advance("7s")
+    (settled,) = settle(store, run, "failed")
+    assert (settled.state, settled.restarted) == ("cancelled", True)
+    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+
+
+@pytest.mark.parametrize("end", ["cancel", "delete"])
+def test_the_end_of_another_run_does_not_restart_a_delay(
+    store: Store, clock: VirtualClock, end: str
+) -> None:
+    schedule = delay_schedule(store, clock)
+    first = claim_one(store)
+    assert [one.restarted for one in settle(store, first)] == [True]
+    clock.advance("10s")
+    assert tick(store) == 1
+    store.redo_run(first.id, None, ME)
+    extra = enqueue(store, schedule_id=schedule.id)
+    for run_id in (first.id, extra):
+        (store.cancel_run if end == "cancel" else store.delete_run)(run_id, None, ME)
+    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+
+
+def test_a_delay_schedule_that_is_resumed_and_skipped_says_when_it_goes_on(
+    store: Store, clock: VirtualClock
+) -> None:
+    put_schedule(store, anchor="delay", overlap="skip", overlap_key="job job")
+    enqueue(store, overlap_key="job job")
+    store.pause_schedule("schedule", None, ME)
+    clock.advance("1m")
+    resumed = store.resume_schedule("schedule", None, ME, catch_up="one")
+    assert resumed.next_fire_at == clock.after("10s")
+    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")

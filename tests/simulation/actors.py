@@ -99,6 +99,7 @@ class Process:
             events=events,
             hearer_of=hearer_of,
             settled=self._settled,
+            restarted=self._waker("fire"),
             luck=world.rng.random,
         )
         if "worker" in self.parts:

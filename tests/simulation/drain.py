@@ -12,7 +12,6 @@ from tests.simulation.world import World
 WORLD = Who(by="world", via="simulation")
 STALLED = 60  # rounds in which no row changed: then it never will
 ROUNDS = 20_000
-SWEEPS = 3  # rescues, of which one sweeps
 STILL_FIRING = 20  # ticks before the schedules are paused
 
 TOLD = ("seq", "job", "state", "due_at", "attempt", "wanted_key", "worker_id", "lease_until")
@@ -124,9 +123,6 @@ def _check_delays(world: World) -> None:
     """A schedule that counts from the end of its run goes on, whatever became of the run."""
     for row in list(world.recorder.schedules.values()):
         world.store.resume_schedule(row.name, None, WORLD)
-    sweeper = next(actor for actor in world.actors if actor.role == "rescue")
-    for _ in range(SWEEPS):
-        world.finish_step(sweeper)
     for row in world.recorder.schedules.values():
         if row.next_fire_at == NEVER and row.enabled:
             raise Violation(f"{row.name} waits for a run that is over")

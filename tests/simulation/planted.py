@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,13 +13,13 @@ import msgspec
 
 from rota.flow.settle import Settler
 from rota.flow.worker import Worker
-from rota.model.duration import parse_duration
 from rota.model.job import Job
 from rota.model.outcome import Outcome, Settlement, settle
 from rota.model.plan import FirePlan, Stretch, plan_fire
 from rota.model.run import Claimed
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.engine import Transaction
+from rota.storage.scripts.delays import Occurrence, restart_delay
 from rota.storage.scripts.fire import Fired, advances
 from rota.storage.store import Store
 from tests.simulation.scenario import Focus, Plant
@@ -241,14 +241,32 @@ def group_written_in_part_and_told_again(world: World) -> Iterator[None]:
 def delay_counted_from_another_run(world: World) -> Iterator[None]:
     """A run that is done again ends, and the schedule takes it for the one it waits for."""
 
-    def restart(store: Store, tx: Transaction, ended: Sequence[Settlement]) -> None:
-        ids = [one.run.schedule_id for one in ended if one.run.occurrence is not None]
+    def restart(store: Store, tx: Transaction, over: Collection[Occurrence]) -> set[Occurrence]:
+        ids = [schedule_id for schedule_id, occurrence in over if occurrence is not None]
         for row in tx.all("delay_schedules", ids=ids, waiting_at=WAITING_FOR_RUN):
-            seconds = parse_duration(row["expr"], "every").total_seconds()
-            waiting = {"id": row["id"], "waiting_at": WAITING_FOR_RUN}
-            tx.all("restart_delay_schedule", interval_seconds=seconds, **waiting)
+            restart_delay(tx, row["id"], row["expr"])
+        return set()
 
     with patch.object(WatchedStore, "_restart_delays", restart):
+        yield
+
+
+@plant(Focus(delays=True, operator=True))
+def delay_that_waits_for_a_cancelled_run(world: World) -> Iterator[None]:
+    restart_delays = Store._restart_delays
+
+    def restart(store: Store, tx: Transaction, over: Collection[Occurrence]) -> set[Occurrence]:
+        asked = world.current.asked
+        by_worker = asked is not None and asked.verb == "settle"
+        return restart_delays(store, tx, over) if by_worker else set()
+
+    with patch.object(WatchedStore, "_restart_delays", restart):
+        yield
+
+
+@plant(Focus(delays=True, operator=True))
+def delay_that_waits_for_a_skipped_run(world: World) -> Iterator[None]:
+    with patch("rota.storage.scripts.fire.restart_delay", lambda tx, schedule_id, expr: None):
         yield
 
 

@@ -56,6 +56,10 @@ class Commit:
     def verb(self) -> str:
         return self.asked.verb
 
+    def fired_by(self, schedule_id: int) -> bool:
+        """Whether it made a run of this schedule."""
+        return any(run.schedule_id == schedule_id for run in self.fired)
+
 
 class Recorder:
     def __init__(self, world: World) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rota.model.duration import EPOCH, micros
+from rota.model.duration import EPOCH, micros, parse_duration
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Calendar, Schedule
 from rota.model.transitions import TERMINAL
@@ -84,6 +84,17 @@ def check_commit(rec: Recorder, commit: Commit) -> None:
         _check_fired(rec, commit)
     if commit.folded:
         _check_fold(commit)
+    for schedule in rec.schedules.values():
+        if schedule.next_fire_at == NEVER:
+            _check_waits(rec, commit, schedule)
+
+
+def _check_waits(rec: Recorder, commit: Commit, schedule: Any) -> None:
+    """Who counts from the end of a run waits for one that is under way, and for nothing else."""
+    last = EPOCH + timedelta(microseconds=schedule.last_fired_at)
+    run = rec.runs.get(rec.run_by_id.get(occurrence_id(schedule.id, last), 0))
+    if run is None or run.state in TERMINAL:
+        raise Violation(f"{schedule.name} waits for a run that is over, after {commit.verb}: {run}")
 
 
 def _check_schedule(
@@ -102,7 +113,7 @@ def _check_schedule(
             _check_resume(rec, commit, before, after, rows)
         case "put_schedule":
             _check_edit(rec, commit, before, after, rows)
-        case "settle" | "sweep":
+        case "settle" | "sweep" | "cancel_run" | "delete_run":
             _check_restart(rec, commit, before, after)
         case "pause_schedule":
             if after.next_fire_at != before.next_fire_at or rows:
@@ -134,7 +145,19 @@ def _check_fire(rec: Recorder, commit: Commit, before: Any, after: Any, rows: li
         raise Violation(f"{name} fired {cursor} too early, at {commit.now}")
     if following is not None and following <= cursor:
         raise Violation(f"{name}: the cursor went back from {cursor} to {following}")
-    _check_ledgered(rec, before, following, rows)
+    _check_fired_cursor(rec, commit, before, after, rows)
+
+
+def _check_fired_cursor(
+    rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]
+) -> None:
+    """Who counts from the end of its run waits for it; where there is none, it counts from now."""
+    delays = (before.kind, before.anchor) == ("every", "delay")
+    _check_ledgered(rec, before, NEVER if delays else after.next_fire_at, rows)
+    if delays and after.next_fire_at != NEVER:
+        if commit.fired_by(before.id):
+            raise Violation(f"{before.name} did not wait for the end of its run")
+        _check_counts(commit, after)
 
 
 def _check_resume(rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
@@ -148,7 +171,10 @@ def _check_resume(rec: Recorder, commit: Commit, before: Any, after: Any, rows: 
     replayed = commit.asked.options.get("catch_up") is not None
     if any(row.outcome != "missed" for row in rows) and not replayed:
         raise Violation(f"{name}: resume recorded {rows}")
-    _check_ledgered(rec, before, following, rows)
+    if all(row.outcome == "missed" for row in rows):
+        _check_ledgered(rec, before, following, rows)
+    else:
+        _check_fired_cursor(rec, commit, before, after, rows)
 
 
 def _check_edit(rec: Recorder, commit: Commit, before: Any, after: Any, rows: list[Any]) -> None:
@@ -176,22 +202,26 @@ def _check_rewound(rec: Recorder, schedule: Any) -> None:
 def _check_restart(rec: Recorder, commit: Commit, before: Any, after: Any) -> None:
     if before.next_fire_at == after.next_fire_at:
         return
-    interval = _calendar(after.kind, after.expr, after.timezone, after.dst).interval
-    if before.next_fire_at != NEVER or after.anchor != "delay" or interval is None:
+    if before.next_fire_at != NEVER or (after.kind, after.anchor) != ("every", "delay"):
         raise Violation(f"{commit.verb} moved the cursor of {after.name}")
-    # A clock that was stepped back takes no cursor along.
-    begins = max(commit.now, after.last_fired_at or 0)
-    expected: int | None = begins + interval // timedelta(microseconds=1)
-    if after.ends_at is not None and expected > after.ends_at:
-        expected = None
-    if after.next_fire_at != expected:
-        raise Violation(f"{after.name} restarts at {after.next_fire_at}, not at {expected}")
+    _check_counts(commit, after)
     _check_rewound(rec, after)
     last = (after.id, after.last_fired_at, None)
     for run in rec.runs.values():
         mine = (run.schedule_id, run.occurrence, run.retry_of) == last
         if mine and run.state not in TERMINAL:
             raise Violation(f"{after.name} counts from the end of its run, and {run.seq} goes on")
+
+
+def _check_counts(commit: Commit, schedule: Any) -> None:
+    """It counts from now on. A clock that was stepped back takes no cursor along."""
+    interval = parse_duration(schedule.expr, "every")
+    begins = max(commit.now, schedule.last_fired_at or 0)
+    expected: int | None = begins + interval // timedelta(microseconds=1)
+    if schedule.ends_at is not None and expected > schedule.ends_at:
+        expected = None
+    if schedule.next_fire_at != expected:
+        raise Violation(f"{schedule.name} restarts at {schedule.next_fire_at}, not at {expected}")
 
 
 def _check_ledgered(rec: Recorder, schedule: Any, following: int | None, rows: list[Any]) -> None:

@@ -20,7 +20,8 @@ SWEEP_LIMIT = 1_000
 
 
 class Rescue:
-    """`monotonic` lets it doubt a clock that jumped: then living workers renew first."""
+    """`rescued` is told when runs or schedules may go on by it. `monotonic` lets it doubt a clock
+    that jumped: then living workers renew first."""
 
     def __init__(
         self,
@@ -43,7 +44,8 @@ class Rescue:
     def step(self) -> float:
         self.steps += 1
         if self.steps % SWEEP_EVERY == 0:
-            self.storage.sweep(SWEEP_LIMIT)
+            if self.storage.sweep(SWEEP_LIMIT):
+                self.rescued()
             self.left.clear()
         if self._must_wait():
             return self.interval

@@ -87,6 +87,7 @@ class Service:
             events=events,
             hearer_of=hearer_of,
             settled=self.wake_settled,
+            restarted=self.wake_schedulers,
             counters=counters,
         )
         self.worker: Worker | None = None
@@ -111,7 +112,7 @@ class Service:
         rescue = Rescue(
             storage,
             settler,
-            rescued=self.wake_workers,
+            rescued=self._rescued,
             lease=options.lease,
             monotonic=time.monotonic,
         )
@@ -150,11 +151,12 @@ class Service:
 
     def start(self) -> None:
         self.events.start()
+        # Before the first look: what others do from here on is heard.
+        self._unlisten = self.storage.listen(self._heard)
         if self.worker is not None:
             self.worker.start()
         for loop in self.loops.values():
             loop.start()
-        self._unlisten = self.storage.listen(self._heard)
 
     def stop(self, grace: float | None) -> None:
         """Fire nothing more, then let the worker end its runs within `grace` seconds."""
@@ -181,6 +183,17 @@ class Service:
         self.wake_worker()
         if "promote" in self.loops:
             self.loops["promote"].wake()
+
+    def wake_schedulers(self) -> None:
+        """A schedule may be due earlier than they know, here and elsewhere."""
+        if "fire" in self.loops:
+            self.loops["fire"].wake()
+        self.storage.notify()
+
+    def _rescued(self) -> None:
+        """Runs, slots or schedules that somebody left behind go on."""
+        self.wake_all()
+        self.storage.notify()
 
     def _heard(self) -> None:
         """Another process changed something, most often it made a run: the worker looks before the

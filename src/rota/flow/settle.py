@@ -40,7 +40,8 @@ FindHearer = Callable[[str], HearsTermination | None]
 
 
 class Settler:
-    """`hearer_of` gives the executor of a job if it wants to add to the end of its runs."""
+    """`hearer_of` gives the executor of a job if it wants to add to the end of its runs.
+    `restarted` is told when a schedule that waited for the end of its run counts from now on."""
 
     def __init__(
         self,
@@ -51,12 +52,14 @@ class Settler:
         events: Events,
         hearer_of: FindHearer,
         settled: Callable[[], None] = lambda: None,
+        restarted: Callable[[], None] = lambda: None,
         luck: Callable[[], float] = random.random,
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
         self.storage, self.jobs, self.max_lost = storage, jobs, max_lost
         self.events, self.hearer_of, self.settled, self.luck = events, hearer_of, settled, luck
+        self.restarted = restarted
         self._pending: deque[Settlement] = deque()
         self._writing: list[Settlement] = []
         self._uncertain = False
@@ -200,6 +203,8 @@ class Settler:
                 self.events.ended_unheard(1)
         if states and not plain:
             self.settled()
+        if any(answer.restarted for answer in answers) or (again and states):
+            self.restarted()  # of what was written without an answer nobody knows: to look is cheap
 
     def _wanted(self) -> bool:
         return self.events.wants("attempt.succeeded") or self.events.wants("job.completed")

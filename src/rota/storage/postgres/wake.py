@@ -5,6 +5,7 @@ Losing one costs only time, so nothing here ever raises into the work itself.
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import select
@@ -26,6 +27,7 @@ THREAD_ONLY_SECONDS = 10.0
 VERIFY_SECONDS = 2.0
 RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 10.0
+EXIT_SECONDS = 2.0
 # A trial of the channel; nobody is woken by it.
 TRIAL = "trial "
 
@@ -71,13 +73,13 @@ class Notifier:
             self._asked = True
             self._changed.notify()
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Send what is still to be sent, and end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while self._next():
@@ -105,6 +107,15 @@ def _begin_all() -> None:
 
 # While the child has one thread: several that noticed the fork later would begin side by side.
 os.register_at_fork(after_in_child=_begin_all)
+
+
+def _end_all() -> None:
+    for notifier in list(_NOTIFIERS):
+        notifier.close(EXIT_SECONDS)
+
+
+# A program that ends without closing its store has said something to others a moment ago, perhaps.
+atexit.register(_end_all)
 
 
 class Listener:

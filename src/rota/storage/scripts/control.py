@@ -52,6 +52,7 @@ class ControlScript(SettleScript, RescueScript):
                 tx.all("request_cancel", seq=run.seq, reason=told)
             else:
                 tx.all("cancel_run", seq=run.seq, reason=told)
+                self._restart_delays(tx, [(run.schedule_id, run.occurrence)])
                 freed = {row["key"] for row in tx.many("release_slots", [{"seq": run.seq}])}
                 self._admit_keys(tx, freed)
                 if on_terminated is not None:
@@ -144,6 +145,7 @@ class ControlScript(SettleScript, RescueScript):
     def delete_run(self, run_id: str, reason: str | None, actor: Actor) -> None:
         def work(tx: Transaction) -> None:
             run = self._lock_run(tx, run_id)
+            self._restart_delays(tx, [(run.schedule_id, run.occurrence)])
             if not may_delete(run.state) or not self._delete_runs(tx, [run.seq]):
                 raise Conflict(f"run {run_id} is running; cancel it first, then delete it")
             audit(tx, actor, "delete_run", run_id, reason, run.state)

@@ -21,6 +21,7 @@ from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.base import Script
 from rota.storage.scripts.changes import SYSTEM, record_changes
+from rota.storage.scripts.delays import restart_delay
 
 
 class AlreadyFired(StorageError):
@@ -125,6 +126,11 @@ class FireScript(Script):
         if tx.changed("insert_occurrences", ledger) != len(ledger):
             raise AlreadyFired("an occurrence is in the ledger already")
         tx.many("insert_fired_runs", made)
+        # Skipped, dropped or merged into another one: there is no run of its own to wait for.
+        begun = {row["schedule_id"] for row in made}
+        for plan in won:
+            if plan.schedule.delays and plan.schedule.id not in begun:
+                restart_delay(tx, plan.schedule.id, plan.schedule.expr)
         finished = [(plan.schedule, None, None) for plan in won if plan.next_fire_at is None]
         if finished:
             record_changes(tx, finished, SYSTEM, "finish", "no occurrence is left")

@@ -9,7 +9,7 @@ from rota.model.schedule import WAITING_FOR_RUN
 from rota.storage import rows
 from rota.storage.engine import Transaction
 from rota.storage.scripts.admit import AdmitScript
-from rota.storage.scripts.settle import restart_delay
+from rota.storage.scripts.delays import restart_delay
 
 
 class RescueScript(AdmitScript):
@@ -23,7 +23,7 @@ class RescueScript(AdmitScript):
     _swept = 0  # the last owner that was looked at: each sweep goes on from there, and round
 
     def sweep(self, limit: int) -> int:
-        """Free slots that nobody owns, and wake delay schedules whose run is gone."""
+        """Free slots that nobody owns, let delay schedules go on whose run is gone; how many."""
 
         def work(tx: Transaction) -> int:
             page = tx.tuples("slot_owners_after", after=self._swept, limit=limit)
@@ -35,7 +35,7 @@ class RescueScript(AdmitScript):
             self._admit_keys(tx, freed)
             stranded = tx.all("stranded_delay_schedules", waiting_at=WAITING_FOR_RUN, limit=limit)
             for row in stranded:
-                restart_delay(tx, row)
+                restart_delay(tx, row["id"], row["expr"])
             return len(freed) + len(stranded)
 
         return self.engine.write("sweep", work)

@@ -152,7 +152,7 @@ class ScheduleScript(FireScript):
             self._fire(tx, [plan], jobs)
             fired += len(plan.runs)
             schedule = replace(schedule, next_fire_at=plan.next_fire_at)
-        return schedule
+        return self._schedule(tx, schedule.name)
 
     def _drop(self, tx: Transaction, name: str, reason: str | None, actor: Actor) -> Schedule:
         old = self._schedule(tx, name, "lock_schedule")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from rota.errors import Invalid
-from rota.model.duration import parse_duration
 from rota.model.limits import REASON_LENGTH
 from rota.model.outcome import Settlement
 from rota.model.redact import shorten
 from rota.model.run import Run
-from rota.model.schedule import WAITING_FOR_RUN
 from rota.model.transitions import DEAD, SUCCEEDED, TERMINAL
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.admit import AdmitScript
+from rota.storage.scripts.delays import DelayScript
 from rota.storage.scripts.react import ReactScript
 
 BLOCKED_SECONDS = 3.0
@@ -33,9 +30,10 @@ class Settled(msgspec.Struct, frozen=True):
 
     seq: int
     state: str
+    restarted: bool = False  # its schedule waited for this end, and counts from now on
 
 
-class SettleScript(AdmitScript, ReactScript):
+class SettleScript(AdmitScript, DelayScript, ReactScript):
     def settle(
         self, settlements: Sequence[Settlement], on_terminated: OnTerminated | None = None
     ) -> list[Settled]:
@@ -48,10 +46,7 @@ class SettleScript(AdmitScript, ReactScript):
         if plain:
             done = self._succeed(plain)
         if others:
-            written = self.engine.write(
-                "settle", lambda tx: self._settle(tx, others, on_terminated)
-            )
-            done += [Settled(row["seq"], row["state"]) for row in written]
+            done += self.engine.write("settle", lambda tx: self._settle(tx, others, on_terminated))
         return done
 
     def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
@@ -76,7 +71,7 @@ class SettleScript(AdmitScript, ReactScript):
         tx: Transaction,
         settlements: Sequence[Settlement],
         on_terminated: OnTerminated | None,
-    ) -> list[Row]:
+    ) -> list[Settled]:
         if self.engine.blocked_within(BLOCKED_SECONDS):
             # Whoever kept everybody from writing kept workers from renewing: a lease that ran out
             # meanwhile says nothing. Rescue looks again after a lease of patience.
@@ -94,13 +89,16 @@ class SettleScript(AdmitScript, ReactScript):
         )
         ended = [one for one in settled if states[one.run.seq]["state"] in TERMINAL]
         # Schedules before slots: fire takes its locks in this order too.
-        self._restart_delays(tx, ended)
+        over = {one.run.seq: (one.run.schedule_id, one.run.occurrence) for one in ended}
+        restarted = self._restart_delays(tx, over.values())
         self._react(tx, [one for one in ended if states[one.run.seq]["state"] == DEAD])
         self._hand_on(tx, settled, ended)
         if on_terminated is not None:
             for one in ended:
                 self._add_to_end(tx, one.run.seq, on_terminated)
-        return done
+        return [
+            Settled(seq, row["state"], over.get(seq) in restarted) for seq, row in states.items()
+        ]
 
     def _hand_on(
         self, tx: Transaction, settled: Sequence[Settlement], ended: Sequence[Settlement]
@@ -114,17 +112,6 @@ class SettleScript(AdmitScript, ReactScript):
         ]
         freed = {row["key"] for row in tx.many("release_slots", giving)}
         self._admit_keys(tx, freed)
-
-    def _restart_delays(self, tx: Transaction, ended: Sequence[Settlement]) -> None:
-        # A schedule waits for the run of its last occurrence. Others do not move its cursor: one
-        # that an operator asked for (it stands for no occurrence), or an earlier one done again.
-        over = {(one.run.schedule_id, one.run.occurrence) for one in ended if one.run.occurrence}
-        if not over:
-            return
-        ids = sorted({schedule_id for schedule_id, _ in over if schedule_id is not None})
-        for row in tx.all("delay_schedules", ids=ids, waiting_at=WAITING_FOR_RUN):
-            if (row["id"], row["last_fired_at"]) in over:
-                restart_delay(tx, row)
 
     def _add_to_end(self, tx: Transaction, seq: int, on_terminated: OnTerminated) -> None:
         """An executor's own statements. If they fail the run ends all the same, and says so."""
@@ -150,17 +137,6 @@ class SettleScript(AdmitScript, ReactScript):
                     }
                 ],
             )
-
-
-def restart_delay(tx: Transaction, row: Row) -> None:
-    """A schedule that waited for its run counts from now on."""
-    with suppress(Invalid):  # a corrupt row must not keep its runs, or others, from going on
-        tx.all(
-            "restart_delay_schedule",
-            id=row["id"],
-            interval_seconds=parse_duration(row["expr"], "every").total_seconds(),
-            waiting_at=WAITING_FOR_RUN,
-        )
 
 
 def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:

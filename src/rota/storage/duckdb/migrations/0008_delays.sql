@@ -1,0 +1,1 @@
+-- Functions that a client calls are PostgreSQL's: nothing changes here.
