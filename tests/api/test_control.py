@@ -527,11 +527,42 @@ def test_drop_removes_a_schedule_and_keeps_its_runs(driven: Driven, note: Any) -
     driven.advance("1 hour")
     driven.control.drop("hourly", "not needed")
     assert driven.control.schedules() == []
-    with pytest.raises(rota.Unknown, match="schedule 'hourly' does not exist; `rota schedules`"):
+    with pytest.raises(rota.Unknown, match=r"'hourly' was dropped by .* at 20.*: not needed; `ro"):
         driven.control.schedule("hourly")
+    with pytest.raises(rota.Unknown, match="schedule 'never' does not exist; `rota schedules`"):
+        driven.control.schedule("never")
     driven.advance("1 day")
     assert len(driven.app.runs("note")) == 1
     assert ("drop_schedule", "hourly") in driven.audit()
+
+
+def test_the_history_of_a_dropped_schedule_is_found_by_its_name(driven: Driven, note: Any) -> None:
+    control = driven.control
+    driven.app.schedule("hourly", job="note", every="1h")
+    driven.app.schedule("hourly2", job="note", every="1d")
+    driven.app.load()
+    driven.advance("2 hours")
+    at = control.occurrences("hourly")[0]["occurrence"]
+    assert control.dropped("hourly") is None
+    control.drop("hourly", "not needed")
+    dropped = control.dropped("hourly")
+    assert (dropped["action"], dropped["reason"], dropped["at"]) == (
+        "drop", "not needed", driven.clock.now,
+    )  # fmt: skip
+    assert len(control.runs(schedule="hourly")) == len(control.occurrences("hourly")) == 2
+    assert control.count_runs("succeeded", schedule="hourly") == 2
+    assert len(control.durations("hourly")["runs"]) == 2
+    assert [row["action"] for row in control.changes("hourly")] == ["drop", "create"]
+    assert "fired, run " in control.why("hourly", at)
+    assert "was dropped by" in control.why("hourly", driven.clock.now)
+    assert control.bulk("delete", "succeeded", schedule="hourly").done == 2
+    # One that has its name now is another one.
+    control.put_schedule(Schedule(name="hourly", job="note", kind="every", expr="1h"))
+    assert control.dropped("hourly") is None
+    assert control.occurrences("hourly") == []
+    assert [row["action"] for row in control.changes("hourly")] == ["create"]
+    with pytest.raises(rota.Unknown, match="schedule 'never' does not exist"):
+        control.runs(schedule="never")
 
 
 def test_put_schedule_creates_and_edits(driven: Driven, note: Any) -> None:

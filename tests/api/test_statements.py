@@ -154,6 +154,20 @@ def test_alter_changes_retries_and_the_job(driven: Driven, sql: Sql) -> None:
             sql(text)
 
 
+def test_runs_of_a_dropped_schedule_are_shown(driven: Driven, sql: Sql) -> None:
+    sql("CREATE SCHEDULE s FOR JOB work EVERY '1h'; CREATE SCHEDULE s2 FOR JOB work EVERY '1h'")
+    (made,) = sql("EXECUTE SCHEDULE s")
+    sql("DROP SCHEDULE s REASON 'not needed'")
+    (run,) = sql("SHOW JOBS FOR SCHEDULE s")
+    assert run["run_id"] == made["run_id"]
+    for text in ("SHOW SCHEDULE s", "EXPLAIN SCHEDULE s", "PAUSE SCHEDULE s"):
+        with pytest.raises(Unknown, match=r"schedule 's' was dropped by .*: not needed"):
+            sql(text)
+    assert sql("DROP SCHEDULE IF EXISTS s") == []
+    with pytest.raises(Unknown, match="schedule 'never' does not exist"):
+        sql("SHOW JOBS FOR SCHEDULE never")
+
+
 def test_what_is_hidden_stays_as_it_was(driven: Driven, sql: Sql) -> None:
     create = "CREATE SCHEDULE s FOR JOB work EVERY '1h' WITH SCHEDULE OPTIONS (args = '{}')"
     with pytest.raises(Invalid, match=r"schedule 's': argument api_token is \[redacted\]"):

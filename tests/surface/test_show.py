@@ -163,6 +163,30 @@ def test_following_a_log_ends_with_the_run(
     ]  # fmt: skip
 
 
+def test_a_dropped_schedule_is_shown_by_its_history(cli: Cli, store: Control) -> None:
+    store.put_schedule(replace(NIGHTLY, name="tick"))
+    store.put_schedule(replace(NIGHTLY, name="tick2"))
+    made = store.trigger("tick").id
+    cli("drop", "tick", "--reason", "not needed")
+    by = store.dropped("tick")["by"]
+    listed = cli("runs", "--schedule", "tick")
+    assert made[:8] in listed.out
+    assert listed.err.startswith("schedule 'tick' was dropped by " + by)
+    assert [run["id"] for run in cli("runs", "--schedule", "tick", "--json").json] == [made]
+    shown = cli("show", "tick").out
+    for told in ("dropped", f"by {by}: not needed", "cron 0 3 * * *", "Last changes", made[:8]):
+        assert told in shown, told
+    answer = cli("show", "tick", "--json").json
+    assert "schedule" not in answer
+    assert (answer["dropped"]["by"], answer["dropped"]["reason"]) == (by, "not needed")
+    assert answer["dropped"]["before"]["expr"] == "0 3 * * *"
+    assert [row["action"] for row in answer["changes"]] == ["drop", "create"]
+    assert [run["id"] for run in answer["runs"]] == [made]
+    refused = cli("explain", "tick")
+    assert (refused.code, "did you mean" in refused.err) == (2, False)
+    assert f"schedule 'tick' was dropped by {by} at 20" in refused.error
+
+
 def test_explain_says_when_and_why_not(cli: Cli, store: Control) -> None:
     store.put_schedule(NIGHTLY)
     store.pause("nightly", "moving house")

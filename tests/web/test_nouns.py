@@ -166,6 +166,22 @@ def test_a_schedule_is_created_and_edited_by_its_version(client: httpx.Client) -
         )
 
 
+def test_a_dropped_schedule_keeps_its_history(working: Site, client: httpx.Client) -> None:
+    made = ok(client.post(f"{V1}/schedules/hourly/trigger", json={}), 201)["id"]
+    assert (
+        client.delete(f"{V1}/schedules/hourly", params={"reason": "not needed"}).status_code == 204
+    )
+    path = f"{V1}/schedules/hourly"
+    gone = client.get(path)
+    assert problem(gone) == (404, "unknown")
+    assert "'hourly' was dropped by the-operator at" in gone.json()["detail"]
+    runs = ok(client.get(f"{V1}/runs", params={"schedule": "hourly"}))["items"]
+    assert made in [run["id"] for run in runs]
+    (last, *_) = ok(client.get(f"{path}/changes"))["items"]
+    assert (last["action"], last["by"], last["reason"]) == ("drop", "the-operator", "not needed")
+    assert ok(client.get(f"{path}/occurrences"))["next"] is None
+
+
 TRIES = {"max_attempts": 7, "backoff": "quadratic", "delay": "2s", "retry_jitter": "1s"}
 WANTED = Retry(max_attempts=7, backoff="quadratic", delay=timedelta(seconds=2),
                jitter=timedelta(seconds=1), max_delay=timedelta(minutes=9))  # fmt: skip

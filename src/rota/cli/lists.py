@@ -18,6 +18,7 @@ from rota.cli.times import spent, took, when, zone_name, zone_of
 from rota.flow.workers import is_alive, is_stopping, state_of
 from rota.model.limits import METRIC_DEPTH, PAGE
 from rota.model.outcome import error_line
+from rota.model.records import dropped_in_words
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.model.transitions import RUNNING
@@ -131,7 +132,10 @@ def runs(
         )
         if not found and job is not None:
             control.job(job)
+        dropped = None if schedule is None else control.dropped(schedule)
         now = control.now()
+    if dropped is not None:
+        note(dropped_in_words(dropped))
     if where.json:
         return say_json([run_record(run) for run in found])
     asked = (state, job, schedule, queue, before)

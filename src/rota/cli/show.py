@@ -44,7 +44,8 @@ def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) 
     with reading(where) as control:
         now = control.now()
         schedule, job = schedule_or_none(control, thing), _job_or_none(control, thing)
-        if schedule is None and job is None:
+        dropped = control.dropped(thing) if schedule is None else None
+        if schedule is None and job is None and dropped is None:
             run = run_or_none(control, thing)
             if run is None:
                 raise Unknown(
@@ -52,7 +53,7 @@ def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) 
                     f"`rota schedules` and `rota jobs`{_too_short(thing)}"
                 )
             return show_run(control, run, now, where)
-        _show_named(control, schedule, job, now, where)
+        _show_named(control, thing, schedule, dropped, job, now, where)
 
 
 def _too_short(thing: str) -> str:
@@ -63,7 +64,9 @@ def _too_short(thing: str) -> str:
 
 def _show_named(
     control: Control,
+    thing: str,
     schedule: Schedule | None,
+    dropped: dict[str, Any] | None,
     job: Job | None,
     now: datetime,
     where: Where,
@@ -74,21 +77,24 @@ def _show_named(
         explanation = control.explain(schedule.name, count=NEXT_TIMES)
         answer["next"] = [{"at": one.at, "note": one.note} for one in explanation.coming]
         answer["reasons"] = explanation.reasons
-        answer["occurrences"] = control.occurrences(schedule.name, limit=LAST_ROWS)
-        answer["changes"] = [
-            change_record(row) for row in control.changes(schedule.name, limit=LAST_ROWS)
-        ]
+        answer |= _past(control, thing)
+    if dropped is not None:
+        answer["dropped"] = change_record(dropped)
+        answer |= _past(control, thing)
     schedules: list[Schedule] = []
     if job is not None:
         schedules = control.schedules(job=job.name, limit=PAGE)
         answer["job"] = job_record(job)
         answer["schedules"] = [one.name for one in schedules]
-    runs = _last_runs(control, schedule, job)
+    by_schedule = schedule is not None or job is None
+    runs = _last_runs(control, thing if by_schedule else None, job)
     answer["runs"] = [run_record(run) for run in runs]
     if where.json:
         return say_json(answer)
     if schedule is not None:
         _say_schedule(schedule, answer, now)
+    if dropped is not None:
+        _say_dropped(answer, now)
     if job is not None:
         _say_job(job, answer["job"], schedules if schedule is None else [], now)
     if runs:
@@ -138,6 +144,28 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
         for reason in answer["reasons"]:
             say(f"  {one_line(reason)}")
     _say_past(answer, now, zone)
+
+
+def _past(control: Control, name: str) -> dict[str, Any]:
+    return {
+        "occurrences": control.occurrences(name, limit=LAST_ROWS),
+        "changes": [change_record(row) for row in control.changes(name, limit=LAST_ROWS)],
+    }
+
+
+def _say_dropped(answer: dict[str, Any], now: datetime) -> None:
+    row = answer["dropped"]
+    was = row["before"] or {}
+    why = f": {row['reason']}" if row["reason"] else ""
+    say_fields(
+        {
+            "schedule": row["name"],
+            "dropped": f"{when(row['at'], now, named=True)} by {row['by']}{why}",
+            "job": was.get("job"),
+            "when": f"{was['kind']} {was['expr']}" if "expr" in was else None,
+        }
+    )
+    _say_past(answer, now, None)
 
 
 def _say_past(answer: dict[str, Any], now: datetime, zone: ZoneInfo | None) -> None:
@@ -216,9 +244,9 @@ def _job_or_none(control: Control, name: str) -> Job | None:
         return None
 
 
-def _last_runs(control: Control, schedule: Schedule | None, job: Job | None) -> list[Run]:
+def _last_runs(control: Control, schedule: str | None, job: Job | None) -> list[Run]:
     if schedule is not None:
-        return control.runs(schedule=schedule.name, limit=LAST_ROWS)
+        return control.runs(schedule=schedule, limit=LAST_ROWS)
     assert job is not None, "one of them was found"
     return control.runs(job=job.name, limit=LAST_ROWS)
 

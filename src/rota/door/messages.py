@@ -44,8 +44,8 @@ HELLO = "hello"
 LOOKS = (
     "now", "overview", "jobs", "job", "jobs_named", "schedules", "schedule", "schedule_name",
     "running_by_schedule", "runs", "run", "runs_beginning", "attempts", "steps", "logs", "events",
-    "audit", "occurrences", "changes", "queues", "workers", "locks", "explain", "why", "select",
-    "count_runs", "doctor", "tokens", "log_tail", "counts", "problems", "timeline",
+    "audit", "occurrences", "changes", "dropped", "queues", "workers", "locks", "explain", "why",
+    "select", "count_runs", "doctor", "tokens", "log_tail", "counts", "problems", "timeline",
     "dead_groups", "texts", "schedule_names", "redo_notes",
 )  # fmt: skip
 ACTS = (

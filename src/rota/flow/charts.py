@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Invalid
+from rota.flow.control_runs import schedule_number
 from rota.flow.workers import is_alive, is_stopping
 from rota.model.limits import PAGE, check_whole
 from rota.model.redact import redact_schedule
@@ -81,7 +82,7 @@ class ChartsControl:
         percentile of those that succeeded."""
         check_whole(limit, "limit", 1, DURATIONS)
         found = self.storage.durations_of_schedule(
-            self.storage.schedule_named(schedule).id, limit=limit
+            schedule_number(self.storage, schedule), limit=limit
         )
         took = sorted(
             _seconds(row["started_at"], row["finished_at"])

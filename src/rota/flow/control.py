@@ -16,7 +16,7 @@ import msgspec
 
 from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.charts import ChartsControl
-from rota.flow.control_runs import RunControl, page_size, told_reason
+from rota.flow.control_runs import RunControl, page_size, schedule_number, told_reason
 from rota.flow.enqueue import encode_args, find_job
 from rota.flow.explain import Explanation, explain, why
 from rota.flow.files import list_files
@@ -149,19 +149,25 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         occurrence of the last one seen."""
         from rota.model.schedule import WAITING_FOR_RUN
 
-        schedule = self.storage.schedule_named(name)
+        number = schedule_number(self.storage, name)
         last = WAITING_FOR_RUN if before is None else parse_instant(before, "before")
-        return self.storage.list_occurrences(schedule.id, before=last, limit=page_size(limit))
+        return self.storage.list_occurrences(number, before=last, limit=page_size(limit))
 
     def changes(
         self, name: str, *, before: int | None = None, limit: int = 50
     ) -> list[dict[str, Any]]:
         """Who changed a schedule, when and why, newest first; `before` is the id of the last one
         seen."""
-        schedule = self.storage.schedule_named(name)
+        number = schedule_number(self.storage, name)
         last = 2**62 if before is None else before
-        found = self.storage.list_schedule_changes(schedule.id, before=last, limit=page_size(limit))
+        found = self.storage.list_schedule_changes(number, before=last, limit=page_size(limit))
         return [redact_columns(row, "before", "after") for row in found]
+
+    def dropped(self, name: str) -> dict[str, Any] | None:
+        """The change by which a schedule was dropped; None while there is one of that name, and if
+        there never was. Its occurrences, changes and runs are found by its name still."""
+        found = self.storage.dropped_schedule(name)
+        return None if found is None else redact_columns(found, "before", "after")
 
     def select(
         self, sql: str, *, limit: int = SELECT_ROWS, seconds: float = SELECT_SECONDS

@@ -47,7 +47,7 @@ class RunControl:
         has that as its reason."""
         if state is not None and state not in STATES:
             raise Invalid(f"state {state!r} is unknown; use {', '.join(STATES)}")
-        schedule_id = None if schedule is None else self.storage.schedule_named(schedule).id
+        schedule_id = None if schedule is None else schedule_number(self.storage, schedule)
         found = self.storage.list_runs(
             job=job,
             schedule_id=schedule_id,
@@ -263,7 +263,7 @@ class RunControl:
         }
         found = self.storage.list_runs(
             job=job,
-            schedule_id=None if schedule is None else self.storage.schedule_named(schedule).id,
+            schedule_id=None if schedule is None else schedule_number(self.storage, schedule),
             state=state,
             queue=queue,
             before=before,
@@ -287,7 +287,7 @@ class RunControl:
         return self.storage.count_matching_runs(
             state,
             job=job,
-            schedule_id=None if schedule is None else self.storage.schedule_named(schedule).id,
+            schedule_id=None if schedule is None else schedule_number(self.storage, schedule),
             queue=queue,
             limit=check_whole(limit, "limit", 1, BULK_RUNS),
         )
@@ -338,6 +338,18 @@ class RunControl:
                 if before is None:
                     break
         return changed
+
+
+def schedule_number(storage: Storage, name: str) -> int:
+    """The number of a schedule, or of the last one of its name that was dropped: its ledger, its
+    changes and its runs stay."""
+    try:
+        return storage.schedule_named(name).id
+    except Unknown:
+        row = storage.dropped_schedule(name)
+        if row is None:
+            raise
+        return int(row["schedule_id"])
 
 
 def page_size(limit: int) -> int:

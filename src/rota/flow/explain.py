@@ -17,6 +17,7 @@ from rota.model.cron import parse_zone
 from rota.model.cron_words import cron_in_words
 from rota.model.job import Job
 from rota.model.limits import PAGE
+from rota.model.records import dropped_in_words
 from rota.model.run import Run, slot_keys
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.protocol import Storage
@@ -97,6 +98,10 @@ def coming(schedule: Schedule, now: datetime, count: int) -> Iterator[Coming]:
 
 def why(storage: Storage, name: str, at: datetime) -> str:
     """What became of the occurrence at an instant, in a sentence."""
+    if (dropped := storage.dropped_schedule(name)) is not None:
+        row = storage.occurrence_at(dropped["schedule_id"], at)
+        told = "not in the ledger" if row is None else _told(row)
+        return f"{at.isoformat()}: {told}; {dropped_in_words(dropped)}"
     schedule = _schedule(storage, name)
     shown = at.astimezone(parse_zone(schedule.timezone)).isoformat()
     row = storage.occurrence_at(schedule.id, at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -71,6 +72,13 @@ def job_record(job: Job) -> dict[str, Any]:
 def change_record(row: dict[str, Any]) -> dict[str, Any]:
     """One change of a schedule, with its definitions before and after."""
     return {**row, "before": decoded(row["before"]), "after": decoded(row["after"])}
+
+
+def dropped_in_words(row: Mapping[str, Any]) -> str:
+    """The change by which a schedule was dropped: when, by whom and why."""
+    reason = f": {row['reason']}" if row["reason"] else ""
+    at = row["at"].isoformat(timespec="seconds")
+    return f"schedule {row['name']!r} was dropped by {row['by']} at {at}{reason}"
 
 
 def decoded(text: Any) -> Any:

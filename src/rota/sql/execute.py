@@ -113,7 +113,9 @@ class Statements:
     def _show_runs(self, statement: ShowRuns) -> Result:
         if statement.job is not None:
             self.control.job(statement.job)  # Unknown, by its name
-        schedule = statement.schedule and self._schedule(statement.schedule).name
+        schedule = statement.schedule
+        if schedule is not None and self.control.dropped(schedule) is None:
+            schedule = self._schedule(schedule).name
         return show.runs(self.control, job=statement.job, schedule=schedule)
 
     def _explain(self, statement: Explain) -> Result:

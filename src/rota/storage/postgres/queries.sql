@@ -928,6 +928,12 @@ SELECT id, schedule_id, name, at, by, action, reason, before::text, after::text
   FROM {prefix}schedule_changes
  WHERE schedule_id = :schedule_id AND id < :before ORDER BY id DESC LIMIT :limit;
 
+-- name: dropped_schedule
+-- The last of its name that was dropped.
+SELECT id, schedule_id, name, at, by, action, reason, before::text, after::text
+  FROM {prefix}schedule_changes
+ WHERE name = :name AND action = 'drop' ORDER BY id DESC LIMIT 1;
+
 -- name: occurrence_at
 SELECT schedule_id, occurrence, last_occurrence, count, outcome, reason, run_id::text, recorded_at
   FROM {prefix}occurrences

@@ -10,6 +10,7 @@ import msgspec
 
 from rota.errors import Invalid, Unknown
 from rota.model.plan import Stretch, plan_fire, plan_resume
+from rota.model.records import dropped_in_words
 from rota.model.run import Run
 from rota.model.schedule import Schedule, edited
 from rota.storage import rows
@@ -163,7 +164,10 @@ class ScheduleScript(FireScript):
     def _schedule(self, tx: Transaction, name: str, statement: str = "schedule_named") -> Schedule:
         row = tx.one(statement, name=name)
         if row is None:
-            raise Unknown(f"schedule {name!r} does not exist; `rota schedules` lists them")
+            dropped = tx.one("dropped_schedule", name=name)
+            if dropped is None:
+                raise Unknown(f"schedule {name!r} does not exist; `rota schedules` lists them")
+            raise Unknown(f"{dropped_in_words(dropped)}; `rota show {name}` has its history")
         return rows.schedule(row)
 
     def _record(self, tx: Transaction, schedule: Schedule, missed: Stretch | None) -> None:
@@ -185,6 +189,17 @@ class ScheduleScript(FireScript):
                 "list_schedule_changes", schedule_id=schedule_id, before=before, limit=limit
             )
         )
+
+    def dropped_schedule(self, name: str) -> Row | None:
+        """How the last schedule of this name was dropped; None if there never was one, or is one
+        again."""
+
+        def read(tx: Transaction) -> Row | None:
+            if tx.one("schedule_named", name=name) is not None:
+                return None
+            return tx.one("dropped_schedule", name=name)
+
+        return self.engine.read(read)
 
     def occurrence_at(self, schedule_id: int, at: datetime) -> Row | None:
         """The ledger row that an instant stands in, alone or within a stretch."""
