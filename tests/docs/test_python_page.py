@@ -27,7 +27,7 @@ SECTIONS = dict(zip(_parts[::2], _parts[1::2], strict=True))
 # The wiring of the app, for the rooms of Rota itself.
 OF_ROTA = {
     "check_file_job", "control_as", "counters", "drop_file_job", "events", "executors",
-    "forget_web", "python", "serve_folder", "serve_web", "set_file_job", "storage",
+    "file_scripts", "forget_web", "python", "serve_folder", "serve_web", "set_file_job", "storage",
     "targets", "tell_jobs", "woken", "worker_id",
 }  # fmt: skip
 # For executors and workers; docs/executors.md tells those that an executor may use.

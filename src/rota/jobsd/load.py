@@ -96,7 +96,9 @@ class Loader:
         made = manifest.define(unit.name, told, SQL_FILE, spec, self.around)
         passed = unit.passed if seen.executor == "sql" else ()
         return replace(
-            made, scripts=tuple(scripts), warnings=tuple(map(PASSED_OVER.format, passed))
+            made,
+            scripts=tuple(scripts),
+            warnings=(*made.warnings, *map(PASSED_OVER.format, passed)),
         )
 
     def _read_scripts(self, found: Survey, unit: Unit, seen: _Seen) -> list[tuple[str, str]]:
