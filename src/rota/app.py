@@ -637,7 +637,7 @@ class Rota:
                     encode_args(job, schedule.args)
                     if tries := self._tries.get(schedule.name):
                         schedule = replace(schedule, retry=told_retry(tries, job.retry))
-                self.storage.put_schedule(schedule, actor)
+                self.storage.register_schedule(schedule, actor)
                 self._saved.add(f"schedule {schedule.name}")
         finally:
             if new:  # who fires may be another process, and asleep

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from rota.model.limits import PAYLOAD_BYTES, PAYLOAD_DEPTH, REASON_LENGTH
 from rota.model.redact import redact_text
 from rota.model.retry import Retry
 from rota.model.schedule import WAITING_FOR_RUN
-from tests.api.support import wait_until
+from tests.api.support import PATIENCE, wait_until
 from tests.api.test_sql_jobs import ended
 
 Connection = psycopg.Connection[Any]
@@ -350,6 +351,160 @@ def test_resume_after_missed_occurrences_is_done_by_a_process(
     assert (change["action"], change["by"], change["reason"]) == (
         "resume", client.info.user, "it's time",
     )  # fmt: skip
+
+
+# The last word
+
+
+@pytest.fixture
+def each(app: rota.Rota, client: Connection) -> rota.Rota:
+    """A schedule that was paused, and whose time has passed since."""
+    app.schedule("each", job="anything", every="1s")
+    app.load()
+    with client.transaction():
+        assert call(client, "rota.pause_schedule('each', 'hold it')")
+    due = app.control.schedule("each").next_fire_at
+    assert due is not None
+    wait_until(lambda: app.control.now() > due, "an occurrence passed")
+    return app
+
+
+def last_words_are_done(app: rota.Rota, client: Connection) -> None:
+    """Rows are done in their order: once this one is, all before it are."""
+    with client.transaction():
+        row = client.execute(
+            "INSERT INTO rota.control (statement) VALUES ('SHOW JOBS') RETURNING id"
+        )
+        (asked,) = row.fetchone() or (None,)
+
+    def status() -> Any:
+        with client.transaction():
+            return call(client, "status FROM rota.control WHERE id = %s", asked)
+
+    wait_until(lambda: status() == "done", "the last row was answered")
+
+
+def words(app: rota.Rota) -> list[tuple[str, str | None]]:
+    return [(row["action"], row["reason"]) for row in changes(app, "each")]
+
+
+def check_stays_paused(app: rota.Rota, client: Connection) -> None:
+    last_words_are_done(app, client)
+    schedule = app.control.schedule("each")
+    assert (schedule.status, schedule.paused_reason) == ("PAUSED", "no, stay paused")
+    withdrawn = f"withdrawn before it was done: paused by {schedule.paused_by}"
+    assert words(app) == [
+        ("create", None), ("pause", "hold it"), ("resume", withdrawn), ("pause", "no, stay paused"),
+    ]  # fmt: skip
+
+
+def test_of_resume_and_pause_in_one_transaction_the_pause_stays(
+    each: rota.Rota, client: Connection
+) -> None:
+    each.start()
+    with client.transaction():
+        assert call(client, "rota.resume_schedule('each')")
+        assert call(client, "rota.pause_schedule('each', 'no, stay paused')")
+    check_stays_paused(each, client)
+
+
+@pytest.mark.parametrize("pauses", ["function", "control", "row"])
+def test_a_pause_after_a_resume_that_nobody_has_done_yet_stays(
+    each: rota.Rota, client: Connection, pauses: str
+) -> None:
+    with client.transaction():
+        assert call(client, "rota.resume_schedule('each')")
+    if pauses == "function":
+        with client.transaction():
+            assert call(client, "rota.pause_schedule('each', 'no, stay paused')")
+    elif pauses == "control":
+        assert each.control.pause("each", "no, stay paused").paused
+    else:
+        with client.transaction():
+            client.execute(
+                "INSERT INTO rota.control (statement) "
+                "VALUES ('PAUSE SCHEDULE each REASON $$no, stay paused$$')"
+            )
+    each.start()
+    if pauses != "row":
+        return check_stays_paused(each, client)
+    # In its turn: first it was resumed, as was asked, and then paused.
+    last_words_are_done(each, client)
+    assert each.control.schedule("each").status == "PAUSED"
+    assert words(each)[1:] == [
+        ("pause", "hold it"), ("resume", None), ("pause", "no, stay paused"),
+    ]  # fmt: skip
+
+
+def test_the_last_of_many_words_counts(each: rota.Rota, client: Connection) -> None:
+    each.start()
+    with client.transaction():
+        for _ in range(3):
+            assert call(client, "rota.resume_schedule('each')")
+            assert call(client, "rota.pause_schedule('each')")
+        assert call(client, "rota.resume_schedule('each', 'go on')")
+    wait_until(lambda: each.control.schedule("each").status == "ACTIVE", "it was resumed")
+    assert words(each)[-1] == ("resume", "go on")
+    wait_until(lambda: each.control.runs(schedule="each"), "it fires")
+
+
+def test_what_is_rolled_back_withdraws_nothing(each: rota.Rota, client: Connection) -> None:
+    with client.transaction():
+        assert call(client, "rota.resume_schedule('each', 'go on')")
+    with client.transaction(force_rollback=True):
+        assert call(client, "rota.pause_schedule('each')")
+    each.start()
+    wait_until(lambda: each.control.schedule("each").status == "ACTIVE", "it was resumed")
+    assert words(each)[-1] == ("resume", "go on")
+
+
+def test_a_pause_waits_for_a_resume_that_is_not_committed(
+    each: rota.Rota, client: Connection, copied_database: str
+) -> None:
+    """It comes after it, and so it is the last word; of a function and of the command line."""
+    each.start()
+    pauses: list[Callable[[], Any]] = [
+        lambda: each.control.pause("each", "no, stay paused"),
+        lambda: call(other, "rota.pause_schedule('each', 'no, stay paused')"),
+    ]
+    with psycopg.connect(copied_database, autocommit=True) as other:
+        for pause in pauses:
+            with client.transaction():
+                assert call(client, "rota.resume_schedule('each')")
+                thread = threading.Thread(target=pause)
+                thread.start()
+                wait_until(partial(is_waiting, client), "it waits")
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+            last_words_are_done(each, client)
+            schedule = each.control.schedule("each")
+            assert (schedule.status, schedule.paused_reason) == ("PAUSED", "no, stay paused")
+
+
+def is_waiting(client: Connection) -> bool:
+    return bool(
+        call(
+            client,
+            "count(*) FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND datname = current_database()",
+        )
+    )
+
+
+def test_a_pause_that_was_asked_for_is_withdrawn_by_a_resume(
+    each: rota.Rota, client: Connection
+) -> None:
+    with client.transaction():
+        client.execute("UPDATE rota_data.schedules SET next_fire_at = now() + interval '1 day'")
+        assert call(client, "rota.resume_schedule('each')")
+        client.execute("INSERT INTO rota.control (statement) VALUES ('PAUSE SCHEDULE each')")
+        assert call(client, "rota.resume_schedule('each')")
+        assert call(client, "rota.resume_schedule('each')") is False
+    each.start()
+    last_words_are_done(each, client)
+    assert each.control.schedule("each").status == "ACTIVE"
+    told = f"withdrawn before it was done: resumed by {client.info.user}"
+    assert words(each)[-1] == ("pause", told)
 
 
 def test_unknown_schedules_and_long_reasons_are_refused(

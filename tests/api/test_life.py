@@ -520,7 +520,7 @@ def test_a_job_whose_schedule_could_not_be_kept_may_be_defined_again(
         raise rota.Unavailable("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(app.storage, "put_schedule", away)
+        patch.setattr(app.storage, "register_schedule", away)
         with pytest.raises(rota.Unavailable):
             app.job("late", every="1h")(handlers.pid)
     again = app.job("late", every="1h")(handlers.pid)

@@ -218,3 +218,101 @@ def test_an_answer_holds_the_first_rows() -> None:
 def test_the_password_of_a_url_is_in_no_answer() -> None:
     reply = failed("kept", Conflict("cannot reach postgresql://me:secret@host/db"))
     assert reply.error == "cannot reach postgresql://me:[redacted]@host/db"
+
+
+# The last word
+
+
+def resuming(store: Any) -> Reply:
+    store.resume_schedule("schedule", "by row", ME)
+    return OK
+
+
+def history(store: Store) -> list[tuple[str, str | None]]:
+    schedule = store.schedule_named("schedule")
+    found = store.list_schedule_changes(schedule.id, before=1 << 62, limit=99)
+    return [(row["action"], row["reason"]) for row in reversed(found)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "RESUME SCHEDULE schedule",
+        "resume schedule schedule;",
+        """ Resume\n  Schedule "schedule" REASON ''it is time''""",
+        "RESUME SCHEDULE ''schedule''",
+    ],
+)
+def test_a_pause_withdraws_a_resume_that_waits(
+    store: Store, place: Place, clock: VirtualClock, statement: str
+) -> None:
+    put_schedule(store)
+    store.pause_schedule("schedule", "first", ME)
+    clock.advance("1m")
+    ask(place, statement)
+    paused = store.pause_schedule("schedule", "no, stay", ME)
+    assert (paused.paused_reason, paused.paused_at) == ("no, stay", clock())
+    assert store.asked(limit=9) == []
+    ((status, error),) = rows(place, "status, error")
+    told = "withdrawn before it was done: schedule 'schedule' was paused by operator"
+    assert (status, error) == ("failed", told)
+    assert store.schedule_named("schedule") == paused
+    withdrawn = "withdrawn before it was done: paused by operator"
+    assert history(store) == [
+        ("create", None), ("pause", "first"), ("resume", withdrawn), ("pause", "no, stay"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "RESUME SCHEDULE schedule2",
+        "RESUME SCHEDULE Schedule",
+        "RESUME JOBS FOR SCHEDULE schedule",
+        "PAUSE SCHEDULE schedule",
+        "SHOW SCHEDULE schedule -- RESUME SCHEDULE schedule",
+    ],
+)
+def test_a_pause_leaves_other_words_alone(store: Store, place: Place, statement: str) -> None:
+    put_schedule(store)
+    first = store.pause_schedule("schedule", "first", ME)
+    ask(place, statement)
+    assert store.pause_schedule("schedule", "again", ME) == first
+    assert [one.statement for one in store.asked(limit=9)] == [statement]
+
+
+def test_a_resume_withdraws_a_pause_that_waits(store: Store, place: Place) -> None:
+    before = put_schedule(store)
+    ask(place, "PAUSE SCHEDULE schedule")
+    assert store.resume_schedule("schedule", None, ME) == before
+    assert rows(place, "status") == [("failed",)]
+    assert history(store)[-1] == ("pause", "withdrawn before it was done: resumed by operator")
+
+
+def test_a_row_withdraws_nothing_that_was_asked_after_it(store: Store, place: Place) -> None:
+    put_schedule(store)
+    ask(place, "PAUSE SCHEDULE schedule")
+    ask(place, "RESUME SCHEDULE schedule")
+    first, second = store.asked(limit=9)
+    assert store.answer(first.id, pausing, refuse) == OK
+    assert store.schedule_named("schedule").paused
+    assert store.answer(second.id, resuming, refuse) == OK
+    assert not store.schedule_named("schedule").paused
+
+
+def test_a_word_that_is_just_being_done_is_waited_for(store: Store, place: Place) -> None:
+    """Whoever comes first, the pause is the last word."""
+    put_schedule(store)
+    for _ in range(10):
+        store.pause_schedule("schedule", None, ME)
+        ask(place, "RESUME SCHEDULE schedule")
+        *_, asked = store.asked(limit=9)
+        one, other = place.open(), place.open()
+        together(
+            lambda one=one, asked=asked: one.answer(asked.id, resuming, refuse),
+            lambda other=other: other.pause_schedule("schedule", "stay", ME),
+        )
+        found = store.schedule_named("schedule")
+        assert (found.paused, found.paused_reason) == (True, "stay")
+        assert store.asked(limit=9) == []
+        store.resume_schedule("schedule", None, ME)

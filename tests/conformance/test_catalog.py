@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from rota.model.job import Job
 from rota.model.retry import Retry
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.model.signature import Parameter, Signature
+from rota.storage.protocol import Actor
 from rota.storage.store import Store
 from tests.conformance.support import (
     FAR,
@@ -30,6 +32,8 @@ from tests.conformance.support import (
     tick,
     together,
 )
+
+CODE = Actor(by="coder", via="code")
 
 # Jobs
 
@@ -272,6 +276,131 @@ def test_what_will_never_occur_is_refused_when_it_is_saved(
     with pytest.raises(Invalid, match=r"'schedule'.*no occurrence from now on"):
         put_schedule(store, **never)
     assert store.schedule_named("schedule") == before
+
+
+# Definitions of code, and edits
+
+
+def register(store: Store, **options: Any) -> Schedule:
+    """As code does; every 10 seconds unless said otherwise."""
+    told = {"job": "job", "kind": "every", "expr": "10s", **options}
+    return store.register_schedule(Schedule(name="schedule", **told), CODE)
+
+
+def actions(store: Store, schedule: Schedule) -> list[tuple[str, str, str | None]]:
+    found = store.list_schedule_changes(schedule.id, before=1 << 62, limit=99)
+    return [(row["action"], row["by"], row["reason"]) for row in reversed(found)]
+
+
+EDITS: list[dict[str, Any]] = [
+    {"expr": "10m"},
+    {"kind": "cron", "expr": "0 5 * * *", "timezone": "Europe/Berlin"},
+    {"enabled": False},
+    {"overlap": "allow", "priority": 7, "args": {"n": 2}},
+    {"job": "other"},
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_code_that_says_the_same_again_keeps_an_operators_edit(
+    store: Store, place: Place, clock: VirtualClock, edit: dict[str, Any]
+) -> None:
+    register(store, args={"n": 1})
+    clock.advance("1s")
+    edited = store.put_schedule(replace(store.schedule_named("schedule"), **edit), ME)
+    assert set(edited.edits()) == set(edit)
+    for _ in range(2):
+        clock.advance("1s")
+        assert register(place.open(), args={"n": 1}) == edited
+    assert store.schedule_named("schedule") == edited
+    assert [one[:2] for one in actions(store, edited)] == [
+        ("create", "coder"), ("alter", "operator"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_code_that_says_something_else_wins_as_a_whole(
+    store: Store, clock: VirtualClock, edit: dict[str, Any]
+) -> None:
+    first = register(store)
+    store.put_schedule(replace(first, **edit), ME)
+    store.pause_schedule("schedule", "incident", ME)
+    after = register(store, queue_max=3)
+    wanted = Schedule(name="schedule", job="job", kind="every", expr="10s", queue_max=3)
+    assert after.definition() == wanted.definition()
+    assert (after.id, after.edits()) == (first.id, {})
+    assert (after.paused, after.paused_reason) == (True, "incident")
+    assert actions(store, after)[-1] == (
+        "alter", "coder",
+        "its definition in code or file changed; what was edited here is replaced",
+    )  # fmt: skip
+
+
+def test_what_an_edit_takes_back_differs_no_more(store: Store) -> None:
+    first = register(store)
+    put_schedule(store, expr="10m")
+    assert store.schedule_named("schedule").edits() == {"expr": "10s"}
+    assert put_schedule(store) == first
+    assert first.edits() == {}
+
+
+def test_code_that_follows_an_edit_changes_nothing_and_is_known(store: Store) -> None:
+    register(store)
+    edited = put_schedule(store, expr="10m")
+    followed = register(store, expr="10m")
+    assert followed.definition() == edited.definition()
+    assert (followed.edits(), len(actions(store, edited))) == ({}, 2)
+    assert store.schedule_named("schedule") == followed
+    # The edit before belongs to the past: what is said again is the new definition.
+    put_schedule(store, expr="1h")
+    assert register(store, expr="10m").expr == "1h"
+    assert register(store).expr == "10s"
+
+
+def test_what_nobody_registered_is_compared_as_it_is(store: Store, place: Place) -> None:
+    """Made by an operator, or by a version that did not know what code had said."""
+    made = put_schedule(store)
+    assert (made.registered, made.edits()) == (None, {})
+    same = register(store)
+    assert same.definition() == made.definition()
+    assert actions(store, made) == [("create", "operator", None)]
+    assert put_schedule(store, expr="10m").expr == register(store).expr == "10m"
+    place.execute(f"UPDATE {place.table('schedules')} SET registered = NULL")
+    assert register(store).expr == "10s"
+    assert actions(store, made)[-1] == ("alter", "coder", None)
+
+
+def test_an_edit_cannot_say_what_code_said(store: Store) -> None:
+    """A schedule that was read, and is written back, has the column of its row."""
+    register(store)
+    forged = replace(store.schedule_named("schedule"), expr="10m", registered="{}")
+    store.put_schedule(forged, ME)
+    assert register(store).expr == "10m"
+    fresh = replace(forged, name="fresh")
+    assert store.put_schedule(fresh, ME).registered is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "null", '"x"', "[1]"])
+def test_a_registration_that_cannot_be_read_is_written_anew(
+    store: Store, place: Place, text: str
+) -> None:
+    register(store)
+    place.execute(f"UPDATE {place.table('schedules')} SET registered = '{text}'")
+    assert "job" in store.schedule_named("schedule").edits()
+    assert register(store).edits() == {}
+
+
+def test_a_broken_schedule_is_mended_by_its_code(store: Store, place: Place) -> None:
+    register(store)
+    place.execute(f"UPDATE {place.table('schedules')} SET expr = 'soon'")
+    assert store.schedule_named("schedule").status == "BROKEN"
+    assert register(store).status == "ACTIVE"
+
+
+def test_a_schedule_registered_by_many_at_once_exists_once(store: Store, place: Place) -> None:
+    made = together(*[lambda one=one: register(one) for one in [place.open() for _ in range(4)]])
+    assert len({one.id for one in made}) == 1
+    assert len(store.list_audit(limit=9)) == 1
 
 
 # Pause and resume

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -184,6 +185,63 @@ def test_schedule_false_switches_the_schedule_off(store: Store) -> None:
     after = store.schedule_named(NAME)
     assert not after.enabled
     assert (after.id, after.next_fire_at) == (before.id, before.next_fire_at)  # type: ignore[union-attr]
+
+
+# Edits
+
+
+def edit(store: Store, **changes: Any) -> Schedule:
+    return store.put_schedule(replace(store.schedule_named(NAME), **changes), ME)
+
+
+@pytest.mark.parametrize("changed", [True, False])
+@pytest.mark.parametrize("change", [{"expr": "1h"}, {"enabled": False}, {"job": "other"}])
+def test_a_file_that_says_the_same_again_keeps_an_operators_edit(
+    store: Store, clock: VirtualClock, changed: bool, change: dict[str, Any]
+) -> None:
+    put_definition(store)
+    edited = edit(store, **change)
+    clock.advance("1s")
+    assert put_definition(store, changed=changed) is None
+    # Other SQL is another version of the job, and says nothing new of its schedule.
+    assert put_definition(store, version="two", changed=changed) is None
+    assert version(store) == "two"
+    assert store.schedule_named(NAME) == edited
+
+
+@pytest.mark.parametrize("change", [{"expr": "1h"}, {"enabled": False}, {"job": "other"}])
+def test_a_file_with_another_schedule_wins_as_a_whole(
+    store: Store, clock: VirtualClock, change: dict[str, Any]
+) -> None:
+    put_definition(store)
+    edit(store, **change)
+    clock.advance("1s")
+    assert put_definition(store, version="two", queue_max=3) is None
+    after = store.schedule_named(NAME)
+    assert (after.job, after.expr, after.queue_max, after.enabled) == (NAME, "1m", 3, True)
+    assert after.edits() == {}
+    (last, *_) = store.list_schedule_changes(after.id, before=1 << 62, limit=9)
+    assert "what was edited here is replaced" in last["reason"]
+
+
+@pytest.mark.parametrize("away", ["retired", "schedule = false"])
+@pytest.mark.parametrize("change", [{"expr": "1h"}, {"enabled": False}])
+def test_what_comes_back_is_as_its_file_says(
+    store: Store, clock: VirtualClock, away: str, change: dict[str, Any]
+) -> None:
+    put_definition(store)
+    edit(store, **change)
+    if away == "retired":
+        retire(store)
+    else:
+        put_definition(store, version="two", every=None)
+    assert not store.schedule_named(NAME).enabled
+    assert store.schedule_named(NAME).edits() == {}
+    clock.advance("10m30s")
+    put_definition(store)
+    after = store.schedule_named(NAME)
+    assert (after.expr, after.enabled, after.edits()) == ("1m", True, {})
+    assert tick(store) == 0
 
 
 # Names

@@ -307,6 +307,14 @@ class PutSchedule(Verb):
         return len(changes) == 1 + self.round % 2
 
 
+class RegisterSchedule(PutSchedule):
+    name = "register_schedule"
+
+    def call(self, store: Store) -> object:
+        wanted = Schedule(name=self.key.replace(" ", "-"), job="job", kind="every", expr="1m")
+        return store.register_schedule(wanted, ME)
+
+
 class Cancel(Verb):
     name = "cancel_run"
 
@@ -548,7 +556,7 @@ ASK = {
 VERBS: list[type[Verb]] = [
     Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
     Cancel, PutDefinitions, Retire, KeepFiles, KeepTexts, OweScripts, TakeScripts, BeginStep,
-    FinishStep, Step, PutFile, DeleteFile, PruneFiles, Answer, PruneAnswered,
+    FinishStep, Step, PutFile, DeleteFile, PruneFiles, Answer, PruneAnswered, RegisterSchedule,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 Dump = Callable[[], list[Any]]

@@ -48,7 +48,9 @@ EVERYDAY = (
 STEPS = (
     "keep_files", "begin_step", "step", "finish_step", "end_step", "has_mark", "prune_texts",
 )  # fmt: skip
-AT_THE_BEGINNING = ("migrate", "put_jobs", "put_schedule", "insert_queues")
+AT_THE_BEGINNING = (
+    "migrate", "put_jobs", "put_schedule", "register_schedule", "insert_queues",
+)  # fmt: skip
 AT_THE_END = ("forget_worker",)
 OPERATORS = (
     "acquire_lock", "adopt", "answer", "check_home", "count_uncounted", "delete_file", "delete_run",

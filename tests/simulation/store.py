@@ -165,7 +165,8 @@ class Asked:
 WATCHED = (
     "due_schedules", "park_schedules", "fire", "enqueue", "promote", "admit", "claim",
     "let_go_unknown", "renew", "settle", "expired_runs", "sweep", "prune_runs", "fold_ledger",
-    "put_jobs", "put_schedule", "pause_schedule", "resume_schedule", "drop_schedule",
+    "put_jobs", "put_schedule", "register_schedule", "pause_schedule", "resume_schedule",
+    "drop_schedule",
     "cancel_run", "redo_run", "pause_run", "resume_run", "delete_run", "pause_queue",
     "resume_queue", "set_dispatch", "ensure_queues",
 )  # fmt: skip

@@ -302,3 +302,40 @@ def test_spread_uses_its_whole_window() -> None:
 )
 def test_a_schedule_says_what_it_is(made: Schedule, words: str) -> None:
     assert made.described() == words
+
+
+# What code or a file said
+
+
+def test_a_registration_says_only_what_is_not_the_default() -> None:
+    """So an option that a later version brings makes no difference to what is stored."""
+    assert schedule().registration() == '{"expr":"1h","job":"job","kind":"every"}'
+    told = schedule(enabled=False, args={"b": 1, "a": [2]}, jitter="90s", timezone="UTC")
+    assert told.registration() == (
+        '{"args":{"a":[2],"b":1},"enabled":false,"expr":"1h","jitter":"1m30s","job":"job",'
+        '"kind":"every"}'
+    )
+
+
+def test_edits_are_what_differs_with_what_was_said() -> None:
+    said = schedule(queue_max=3).as_registered()
+    assert said.edits() == {}
+    edited_one = replace(said, expr="10m", queue_max=None, priority=2)
+    assert edited_one.edits() == {"expr": "1h", "queue_max": 3, "priority": None}
+    assert schedule().edits() == {}
+
+
+@pytest.mark.parametrize("name", sorted(set(DEFINITION) - {"name"}))
+def test_every_option_is_part_of_a_registration(name: str) -> None:
+    other: dict[str, Any] = {
+        "job": "other", "kind": "cron", "expr": "2h", "timezone": "Europe/Berlin", "dst": "literal",
+        "anchor": "delay", "first_run": NOON, "starts_at": NOON, "ends_at": NOON,
+        "overlap": "allow", "overlap_key": "k", "queue_max": 3, "on_error": "pause",
+        "pause_after": 2, "catch_up": "all", "catch_up_limit": 7, "misfire_grace": "2m",
+        "jitter": "5s", "spread": "1m", "args": {"n": 1}, "priority": 3,
+        "retry": Retry(max_attempts=9), "owner": "me", "enabled": False,
+    }  # fmt: skip
+    told = {name: other[name]} | ({"expr": "0 3 * * *"} if name == "kind" else {})
+    changed = replace(schedule().as_registered(), **told)
+    assert changed.registration() != schedule().registration()
+    assert set(changed.edits()) == set(told)

@@ -278,6 +278,9 @@ def say_runs(
     )
 
 
+EDITED = "edited since it was registered"
+
+
 def say_schedules(found: list[Schedule], now: datetime, *, empty: str = "") -> None:
     say_table(
         ("name", "job", "when", "status", f"next ({zone_name(now)})", "last", "note"),
@@ -289,7 +292,7 @@ def say_schedules(found: list[Schedule], now: datetime, *, empty: str = "") -> N
                 one.status,
                 when(one.next_fire_at, now, zone_of(one)) if one.status == "ACTIVE" else None,
                 None if one.last_fired_at is None else when(one.last_fired_at, now, zone_of(one)),
-                error_line(one.error or one.paused_reason),
+                error_line(one.error or one.paused_reason or (EDITED if one.edits() else None)),
             )
             for one in found
         ),

@@ -153,6 +153,8 @@ def schedule(
     say(f"schedule {name} is {done}: {saved.described()}, {told}")
     for idle in without_effect(saved):
         note(idle)
+    if saved.edits():
+        note("this differs from its code or file, and stays until that says something else")
 
 
 def _last_change(control: Control, name: str) -> object:

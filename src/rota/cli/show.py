@@ -14,6 +14,7 @@ from rota.cli.options import HERE, Where
 from rota.cli.output import one_line, plain, say, say_fields, say_heading, say_json, say_table
 from rota.cli.records import (
     change_record,
+    edits_note,
     job_record,
     run_record,
     schedule_record,
@@ -124,6 +125,7 @@ def _say_schedule(schedule: Schedule, answer: dict[str, Any], now: datetime) -> 
             "error": schedule.error,
             "arguments": shown(record["args"]),
             **options,
+            "edited": edits_note(schedule),
             "last fired": None
             if schedule.last_fired_at is None
             else when(schedule.last_fired_at, now, zone, named=True),

@@ -154,6 +154,8 @@ def _standstill(schedule: Schedule, job: Job | None) -> Iterator[str]:
         yield f"it is broken: {schedule.error}"
     if not schedule.enabled and job is not None and job.retired:
         yield f"its job is {job.error}"
+    elif not schedule.enabled and "enabled" in schedule.edits():
+        yield f"it was disabled here: `rota schedule {schedule.name} --enabled` lets it fire again"
     elif not schedule.enabled:
         yield "it is disabled in its definition (enabled = false): set it to true there"
     if schedule.paused:

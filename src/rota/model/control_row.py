@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -12,6 +14,12 @@ from rota.model.redact import redact_text
 from rota.model.result import Result
 
 DONE, FAILED = "done", "failed"
+PAUSE, RESUME = "PAUSE", "RESUME"
+# What is withdrawn when the opposite is said: one schedule, by its name. PostgreSQL's functions
+# know the same pattern.
+_WORD: Final = re.compile(
+    r"""\s*(PAUSE|RESUME)\s+SCHEDULE\s+(["']?)([A-Za-z0-9._/-]+)\2(?:[\s;]|$)""", re.I
+)
 UNEXPECTED = "could not be done: Rota met an error it did not expect; the log has the rest"
 
 
@@ -34,6 +42,12 @@ class Reply:
     rows: str | None = None
     more: bool = False
     error: str | None = None
+
+
+def asks_for(statement: str, verb: str, schedule: str) -> bool:
+    """True if this statement would pause, or resume, the schedule of this name."""
+    word = _WORD.match(statement)
+    return word is not None and (word[1].upper(), word[3]) == (verb, schedule)
 
 
 def done(kept: str, result: Result) -> Reply:

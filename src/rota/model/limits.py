@@ -97,6 +97,8 @@ CONTROL_ROWS = 100
 CONTROL_BYTES = 64 * 1024
 CONTROL_CHANGES = 10_000
 CONTROL_SECONDS = 10.0
+# Rows that wait and are looked through for a word that the one said now withdraws.
+WAITING_WORDS = 1_000
 
 
 def check_name(value: object, field: str) -> str:

@@ -29,7 +29,7 @@ def schedule_record(schedule: Schedule) -> dict[str, Any]:
     """The definition, the operator's bits and the cursor.
 
     `next_fire_at` is null when nothing is planned: finished, or counted from the end of a run
-    that is still on its way.
+    that is still on its way. `edits` is what is not as its code or file says, with what they say.
     """
     waits = schedule.next_fire_at is not None and schedule.next_fire_at >= WAITING_FOR_RUN
     return {
@@ -46,7 +46,20 @@ def schedule_record(schedule: Schedule) -> dict[str, Any]:
         "created_at": schedule.created_at,
         "state": schedule.state,
         "error": schedule.error and redact_text(schedule.error),
+        "edits": redact(schedule.edits()),
     }
+
+
+def edits_note(schedule: Schedule) -> str | None:
+    """That a schedule is not as its code or file says, what they say, and how it gets back."""
+    edits = redact(schedule.edits())
+    if not edits:
+        return None
+    said = ", ".join(f"{name} = {json.dumps(value)}" for name, value in edits.items())
+    return (
+        f"since it was registered: its code or file says {said}. It stays as it is until that "
+        "changes; set the same here to undo the edit"
+    )
 
 
 def job_record(job: Job) -> dict[str, Any]:

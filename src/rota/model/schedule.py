@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from rota.errors import Invalid
@@ -77,6 +77,7 @@ class Schedule:
     created_at: datetime | None = None
     state: str | None = None
     error: str | None = None
+    registered: str | None = None  # what code or a file said last, as `registration` tells it
 
     def __post_init__(self) -> None:
         check_name(self.name, "schedule name")
@@ -196,6 +197,25 @@ class Schedule:
         """The part of the definition that the cursor depends on."""
         return {name: _told(getattr(self, name)) for name in TIMING}
 
+    def registration(self) -> str:
+        """The definition as it is kept beside the row: only what is not as it would be without
+        saying so, so that an option which a later version brings makes no difference."""
+        told = self.definition()
+        said = {name: told[name] for name in _SAID if told[name] != _defaults().get(name, _NONE)}
+        return json.dumps(said, sort_keys=True, separators=(",", ":"))
+
+    def as_registered(self) -> Schedule:
+        """This one, as code or a file says it."""
+        return self.like(registered=self.registration())
+
+    def edits(self) -> dict[str, Any]:
+        """What is not as code or its file says, by name, with what they say; empty if nothing is,
+        or if nothing is registered."""
+        if self.registered is None:
+            return {}
+        said, told = {**_defaults(), **_read(self.registered)}, self.definition()
+        return {name: said.get(name) for name in _SAID if said.get(name) != told[name]}
+
     @property
     def version(self) -> str:
         """Changes with the definition: who edits can say which one was read."""
@@ -212,6 +232,7 @@ DEFINITION = (
     "catch_up", "catch_up_limit", "misfire_grace", "jitter", "spread", "args", "priority",
     "retry", "owner", "enabled",
 )  # fmt: skip
+_SAID = DEFINITION[1:]  # all but the name, which is how it is found
 _CHOICES = {
     "dst": DST, "anchor": ANCHOR, "overlap": OVERLAP, "on_error": ON_ERROR, "catch_up": CATCH_UP,
 }  # fmt: skip
@@ -266,6 +287,23 @@ def _cron_next(calendar: Calendar, after: datetime) -> datetime | None:
 
 _NOTHING = timedelta(0)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+_NONE = object()
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """What a definition says that says nothing; what has to be said is not here."""
+    plain = Schedule(name="-", job="-", kind="every", expr="1s").definition()
+    return {name: plain[name] for name in _SAID if name not in ("job", "kind", "expr")}
+
+
+def _read(registered: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(registered))
+    except (TypeError, ValueError):  # somebody wrote to the column: then all of it differs
+        return {}
 
 
 def _fraction(text: str) -> float:

@@ -232,7 +232,7 @@ def _template(definition: tuple[Any, ...]) -> Schedule:
 # What is a schedule's own, and no check but that of its name depends on; and all the rest.
 _OWN = (
     "id", "name", "overlap_key", "next_fire_at", "last_fired_at", "created_at", "paused_at",
-    "paused_by", "paused_reason", "state", "error",
+    "paused_by", "paused_reason", "state", "error", "registered",
 )  # fmt: skip
 _SHARED = tuple(name for name in Schedule.__dataclass_fields__ if name not in _OWN)
 _own, _definition = itemgetter(*_OWN), itemgetter(*_SHARED)
@@ -260,5 +260,5 @@ _SCHEDULE_COLUMNS = (
     "id", "name", "job", "kind", "expr", "timezone", "dst", "anchor", "next_fire_at", "enabled",
     "overlap", "overlap_key", "queue_max", "on_error", "pause_after", "catch_up",
     "catch_up_limit", "misfire_grace", "jitter", "spread", "first_run", "starts_at", "ends_at",
-    "args", "priority", "retry", "owner", "state", "error",
+    "args", "priority", "retry", "owner", "state", "error", "registered",
 )  # fmt: skip

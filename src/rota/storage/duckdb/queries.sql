@@ -670,12 +670,12 @@ SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 INSERT INTO {prefix}schedules (id, name, job, kind, expr, timezone, dst, anchor, next_fire_at,
        enabled, paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up,
        catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority,
-       retry, owner, created_at, state, error)
+       retry, owner, created_at, state, error, registered)
 SELECT nextval('{prefix}schedules_id'), a.name, a.job, a.kind, a.expr, a.timezone, a.dst, a.anchor,
        a.next_fire_at, a.enabled, false, a.overlap, a.overlap_key, a.queue_max, a.on_error,
        a.pause_after, a.catch_up, a.catch_up_limit, a.misfire_grace, a.jitter, a.spread,
        a.first_run, a.starts_at, a.ends_at, a.args, a.priority, a.retry, a.owner, {now}, a.state,
-       a.error
+       a.error, a.registered
   FROM (SELECT unnest(from_json_strict(:rows,
                 '[{"name": "VARCHAR", "job": "VARCHAR", "kind": "VARCHAR", "expr": "VARCHAR",
                 "timezone": "VARCHAR", "dst": "VARCHAR", "anchor": "VARCHAR",
@@ -685,7 +685,7 @@ SELECT nextval('{prefix}schedules_id'), a.name, a.job, a.kind, a.expr, a.timezon
                 "misfire_grace": "VARCHAR", "jitter": "VARCHAR", "spread": "VARCHAR",
                 "first_run": "TIMESTAMPTZ", "starts_at": "TIMESTAMPTZ", "ends_at": "TIMESTAMPTZ",
                 "args": "VARCHAR", "priority": "INTEGER", "retry": "VARCHAR", "owner": "VARCHAR",
-                "state": "VARCHAR", "error": "VARCHAR"}]'),
+                "state": "VARCHAR", "error": "VARCHAR", "registered": "VARCHAR"}]'),
                recursive := true)) AS a
  WHERE a.name NOT IN (SELECT name FROM {prefix}schedules)
 RETURNING *;
@@ -699,9 +699,14 @@ UPDATE {prefix}schedules
        pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
        misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
        starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
-       retry = :retry, owner = :owner, state = :state, error = :error
+       retry = :retry, owner = :owner, state = :state, error = :error,
+       registered = :registered
  WHERE id = :id
 RETURNING *;
+
+-- name: set_registered
+-- What code or a file says of it, where that changes nothing else.
+UPDATE {prefix}schedules SET registered = :registered WHERE id = :id;
 
 -- name: schedule_named
 SELECT * FROM {prefix}schedules WHERE name = :name;
@@ -721,6 +726,13 @@ SELECT * FROM {prefix}schedules
 UPDATE {prefix}schedules
    SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
  WHERE id = :id AND NOT paused
+RETURNING *;
+
+-- name: pause_again
+-- The word of who paused it last, though it had not been resumed yet.
+UPDATE {prefix}schedules
+   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
+ WHERE id = :id AND paused
 RETURNING *;
 
 -- name: resume_schedule
@@ -1003,6 +1015,16 @@ SELECT id, statement, requested_by, role FROM {views}control
 
 -- name: lock_asked_row
 SELECT id FROM {views}control WHERE id = :id AND status = 'asked';
+
+-- name: lock_words
+-- One writer at a time: nobody else can say anything meanwhile.
+SELECT 1 AS locked;
+
+-- name: waiting_words
+-- Rows that may ask for this of a schedule; what they say is read by who asks for them.
+SELECT id, statement, requested_by, role FROM {views}control
+ WHERE status = 'asked' AND length(statement) <= :longest
+   AND statement ILIKE '%' || :verb || '%SCHEDULE%' ORDER BY id LIMIT :limit;
 
 -- name: answer_row
 UPDATE {views}control

@@ -16,7 +16,7 @@ SELECT {now} AS now_at;
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
    AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
@@ -26,7 +26,7 @@ SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fire
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
    AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
@@ -564,7 +564,7 @@ UPDATE {prefix}schedules
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]) ORDER BY id FOR UPDATE;
 
 -- name: recent_ends
@@ -816,27 +816,28 @@ SELECT name, executor, source, origin, spec::text, args_schema::text, descriptio
 INSERT INTO {prefix}schedules (name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled,
        paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit,
        misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner,
-       created_at, state, error)
+       created_at, state, error, registered)
 SELECT a.name, a.job, a.kind, a.expr, a.timezone, a.dst, a.anchor, a.next_fire_at, a.enabled,
        false, a.overlap, a.overlap_key, a.queue_max, a.on_error, a.pause_after, a.catch_up,
        a.catch_up_limit, a.misfire_grace, a.jitter, a.spread, a.first_run, a.starts_at, a.ends_at,
-       a.args, a.priority, a.retry, a.owner, {now}, a.state, a.error
+       a.args, a.priority, a.retry, a.owner, {now}, a.state, a.error, a.registered
   FROM unnest(:name::text[], :job::text[], :kind::text[], :expr::text[], :timezone::text[],
               :dst::text[], :anchor::text[], :next_fire_at::timestamptz[], :enabled::boolean[],
               :overlap::text[], :overlap_key::text[], :queue_max::integer[], :on_error::text[],
               :pause_after::integer[], :catch_up::text[], :catch_up_limit::integer[],
               :misfire_grace::text[], :jitter::text[], :spread::text[], :first_run::timestamptz[],
               :starts_at::timestamptz[], :ends_at::timestamptz[], :args::json[],
-              :priority::integer[], :retry::json[], :owner::text[], :state::text[], :error::text[])
+              :priority::integer[], :retry::json[], :owner::text[], :state::text[], :error::text[],
+              :registered::text[])
        AS a(name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled, overlap,
             overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit, misfire_grace,
             jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner, state,
-            error)
+            error, registered)
 ON CONFLICT (name) DO NOTHING
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
 
 -- name: update_schedule
 -- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
@@ -847,39 +848,44 @@ UPDATE {prefix}schedules
        pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
        misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
        starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
-       retry = :retry, owner = :owner, state = :state, error = :error
+       retry = :retry, owner = :owner, state = :state, error = :error,
+       registered = :registered
  WHERE id = :id
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
+
+-- name: set_registered
+-- What code or a file says of it, where that changes nothing else.
+UPDATE {prefix}schedules SET registered = :registered WHERE id = :id;
 
 -- name: schedule_named
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules WHERE name = :name;
 
 -- name: schedules_named
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules WHERE name = ANY (:names::text[]);
 
 -- name: lock_schedule
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules WHERE name = :name FOR UPDATE;
 
 -- name: list_schedules
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules
  WHERE name > :after AND (:job::text IS NULL OR job = :job) ORDER BY name LIMIT :limit;
 
@@ -890,7 +896,17 @@ UPDATE {prefix}schedules
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
+
+-- name: pause_again
+-- The word of who paused it last, though it had not been resumed yet.
+UPDATE {prefix}schedules
+   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
+ WHERE id = :id AND paused
+RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
+       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
+       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
 
 -- name: resume_schedule
 UPDATE {prefix}schedules
@@ -900,13 +916,13 @@ UPDATE {prefix}schedules
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
 
 -- name: active_schedules
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit FOR UPDATE;
 
 -- name: paused_because
@@ -1213,6 +1229,17 @@ SELECT id FROM {views}control
    AND NOT EXISTS (SELECT 1 FROM {views}control WHERE status = 'asked' AND id < :id)
    FOR UPDATE SKIP LOCKED;
 
+-- name: lock_words
+-- Who says something of a schedule waits for who is just saying something else of it: a row that
+-- is not committed yet would not be seen.
+SELECT pg_advisory_xact_lock(hashtextextended('{schema} words of ' || :name, 0));
+
+-- name: waiting_words
+-- Rows that may ask for this of a schedule; what they say is read by who asks for them.
+SELECT id, statement, requested_by, role FROM {views}control
+ WHERE status = 'asked' AND length(statement) <= :longest
+   AND statement ILIKE '%' || :verb::text || '%SCHEDULE%' ORDER BY id LIMIT :limit;
+
 -- name: answer_row
 UPDATE {views}control
    SET status = :status, answered_at = {now}, statement = :kept, rows = :rows::json, more = :more,
@@ -1488,7 +1515,7 @@ SELECT schedule_id, occurrence, last_occurrence, outcome, run_id::text
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
   FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]);
 
 -- name: count_occurrences

@@ -53,7 +53,7 @@ class AnswerScript(Script):
         """This store, with every call a part of `tx`."""
         store = copy(self)
         joined = JoinedEngine(self.engine, tx, changes=CONTROL_CHANGES, seconds=CONTROL_SECONDS)
-        store.engine = cast(Engine, joined)
+        store.engine, store.in_turn = cast(Engine, joined), True
         return store
 
     def prune_answered(self, *, age_seconds: float, keep: int, limit: int) -> int:

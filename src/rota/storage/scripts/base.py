@@ -9,6 +9,9 @@ from rota.storage.engine import Engine, Transaction
 
 
 class Script:
+    # True where calls are what a control row asks for: those that wait still are later words.
+    in_turn = False
+
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 

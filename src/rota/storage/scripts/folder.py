@@ -84,7 +84,7 @@ class FolderScript(ScheduleScript):
         for one in new:
             try:
                 if one.schedule is not None and one.error is None:
-                    schedules[one.name] = planned(one.schedule, now)
+                    schedules[one.name] = planned(one.schedule.as_registered(), now)
             except Invalid as fault:
                 refused[one.name] = str(fault)
         good = [one for one in new if one.name not in refused]
@@ -95,7 +95,7 @@ class FolderScript(ScheduleScript):
         )
         made = {one.name for one in self._insert_schedules(tx, list(schedules.values()), actor)}
         for name in sorted(schedules.keys() - made):  # another process was faster
-            self._put(tx, schedules[name], actor)
+            self._register(tx, schedules[name], actor)
         return refused
 
     def _see_versions(
@@ -132,21 +132,24 @@ class FolderScript(ScheduleScript):
     def _put_own_schedule(self, tx: Transaction, wanted: Definition, actor: Actor) -> None:
         row = tx.one("lock_schedule", name=wanted.name)
         old = None if row is None else rows.schedule(row)
-        if old is not None and old.job != wanted.name and wanted.schedule is not None:
+        if old is not None and not _is_of(wanted, old) and wanted.schedule is not None:
             raise Conflict(
                 f"schedule {wanted.name!r} exists already, for job {old.job!r}; "
                 "rename this job, or drop that schedule"
             )
         if wanted.schedule is not None:
-            self._put(tx, wanted.schedule, actor)
-        elif old is not None and old.job == wanted.name:
+            self._register(tx, wanted.schedule, actor)
+        elif old is not None and _is_of(wanted, old):
             self._switch_off(tx, old, actor, "its file has schedule = false")
 
     def _switch_off(self, tx: Transaction, old: Schedule, actor: Actor, reason: str) -> None:
-        """`enabled` off; pause, id, cursor and history stay."""
+        """`enabled` off; pause, id, cursor and history stay. Nothing is registered any more, so
+        whatever comes back with its file is a new word."""
+        tx.all("set_registered", id=old.id, registered=None)
         if not old.enabled:
             return
-        changed = tx.one("update_schedule", **rows.schedule_row(replace(old, enabled=False)))
+        off = replace(old, enabled=False, registered=None)
+        changed = tx.one("update_schedule", **rows.schedule_row(off))
         assert changed is not None
         record_change(tx, old, actor, "disable", reason, old, rows.schedule(changed))
 
@@ -229,13 +232,19 @@ def _is_there(wanted: Definition, job: Row | None, schedule: Row | None) -> bool
         return True
     old = None if schedule is None else rows.schedule({**schedule})
     if wanted.schedule is None:
-        return old is None or not old.enabled or old.job != wanted.name
+        off = old is not None and not old.enabled and old.registered is None
+        return old is None or off or not _is_of(wanted, old)
     return (
         old is not None
         and old.error is None
-        and old.job == wanted.name
-        and old.definition() == wanted.schedule.definition()
+        and _is_of(wanted, old)
+        and old.registered == wanted.schedule.registration()
     )
+
+
+def _is_of(wanted: Definition, schedule: Schedule) -> bool:
+    """Of the file's own job, or of another one only because somebody edited it."""
+    return wanted.name in (schedule.job, schedule.edits().get("job"))
 
 
 def _differs(row: Row, known: Job, job: Job) -> bool:

@@ -9,8 +9,11 @@ from datetime import datetime
 import msgspec
 
 from rota.errors import Invalid, Unknown
+from rota.model.control_row import FAILED, PAUSE, RESUME, asks_for
+from rota.model.limits import REASON_LENGTH, WAITING_WORDS
 from rota.model.plan import Stretch, plan_fire, plan_resume
 from rota.model.records import dropped_in_words
+from rota.model.redact import redact_text
 from rota.model.run import Run
 from rota.model.schedule import Schedule, edited
 from rota.storage import rows
@@ -19,12 +22,40 @@ from rota.storage.scripts.changes import Actor, record_change, record_changes
 from rota.storage.scripts.fire import FireScript
 
 REPLAYED = 10_000
+REGISTERED_ANEW = "its definition in code or file changed; what was edited here is replaced"
 
 
 class ScheduleScript(FireScript):
+    def register_schedule(self, wanted: Schedule, actor: Actor) -> Schedule:
+        """Create it, or make it what its code says by now. The definition that was registered last
+        says nothing new: what an operator edited since then stays."""
+        return self.engine.write("register_schedule", lambda tx: self._register(tx, wanted, actor))
+
+    def _register(self, tx: Transaction, wanted: Schedule, actor: Actor) -> Schedule:
+        """Another definition than the one registered last wins as a whole."""
+        now, wanted = self._now(tx), wanted.as_registered()
+        old = self._made_or_locked(tx, wanted, now, actor)
+        if old.registered == wanted.registered and old.error is None:
+            return old
+        if old.definition() == wanted.definition() and old.error is None:
+            tx.all("set_registered", id=old.id, registered=wanted.registered)
+            return old.like(registered=wanted.registered)
+        reason = REGISTERED_ANEW if old.edits() else None
+        return self._edit(tx, old, wanted, now, actor, reason)
+
     def _put(self, tx: Transaction, wanted: Schedule, actor: Actor) -> Schedule:
         """Create or edit by name. The same definition changes nothing; nothing fires the past."""
         now = self._now(tx)
+        # What a program registered is no part of what somebody asks for, who may have read it.
+        old = self._made_or_locked(tx, wanted.like(registered=None), now, actor)
+        if old.definition() == wanted.definition() and old.error is None:
+            return old
+        return self._edit(tx, old, wanted.like(registered=old.registered), now, actor)
+
+    def _made_or_locked(
+        self, tx: Transaction, wanted: Schedule, now: datetime, actor: Actor
+    ) -> Schedule:
+        """The schedule of that name, which is made if there is none."""
         row = tx.one("lock_schedule", name=wanted.name)
         if row is None:
             if made := self._insert_schedules(tx, [planned(wanted, now)], actor):
@@ -32,9 +63,17 @@ class ScheduleScript(FireScript):
             # Another process was faster: from here on it is an edit, mostly of nothing.
             row = tx.one("lock_schedule", name=wanted.name)
             assert row is not None, "what conflicts exists"
-        old = rows.schedule(row)
-        if old.definition() == wanted.definition() and old.error is None:
-            return old
+        return rows.schedule(row)
+
+    def _edit(
+        self,
+        tx: Transaction,
+        old: Schedule,
+        wanted: Schedule,
+        now: datetime,
+        actor: Actor,
+        reason: str | None = None,
+    ) -> Schedule:
         new = edited(old, wanted, now)
         if old.timing() != wanted.timing() or old.error is not None:
             _refuse_never(new)
@@ -46,7 +85,7 @@ class ScheduleScript(FireScript):
         changed = tx.one("update_schedule", **rows.schedule_row(new))
         assert changed is not None
         saved = rows.schedule(changed)
-        record_change(tx, saved, actor, "alter", None, old, saved)
+        record_change(tx, saved, actor, "alter", reason, old, saved)
         return saved
 
     def _insert_schedules(
@@ -97,9 +136,12 @@ class ScheduleScript(FireScript):
         """Stop fires. Runs already made go on; the cursor stays where it is."""
 
         def work(tx: Transaction) -> Schedule:
+            withdrawn = self._withdraw(tx, RESUME, name, f"paused by {actor.by}")
             old = self._schedule(tx, name, "lock_schedule")
+            self._tell_withdrawn(tx, old, withdrawn, "resume", f"paused by {actor.by}")
             told = f"paused by {actor.by}" + (f": {reason}" if reason else "")
-            row = tx.one("pause_schedule", id=old.id, by=actor.by, reason=reason, state=told)
+            verb = "pause_again" if old.paused and withdrawn else "pause_schedule"
+            row = tx.one(verb, id=old.id, by=actor.by, reason=reason, state=told)
             if row is None:
                 return old
             paused = rows.schedule(row)
@@ -114,7 +156,9 @@ class ScheduleScript(FireScript):
         """Fire again from now on. What was missed is recorded; it is replayed only if asked."""
 
         def work(tx: Transaction) -> Schedule:
+            withdrawn = self._withdraw(tx, PAUSE, name, f"resumed by {actor.by}")
             old, now = self._schedule(tx, name, "lock_schedule"), self._now(tx)
+            self._tell_withdrawn(tx, old, withdrawn, "pause", f"resumed by {actor.by}")
             if not old.paused:
                 return old
             following, missed = plan_resume(old, now)
@@ -137,6 +181,34 @@ class ScheduleScript(FireScript):
             return resumed
 
         return self.engine.write("resume_schedule", work)
+
+    def _withdraw(self, tx: Transaction, verb: str, name: str, because: str) -> list[str]:
+        """Answer the rows that ask for the opposite and that nobody has done: the last word
+        counts. Who had asked. Rows are locked before the schedule, as by who answers them."""
+        if self.in_turn:
+            return []
+        tx.one("lock_words", name=name)
+        longest = 3 * REASON_LENGTH  # each quote in a reason is written twice
+        found = tx.all("waiting_words", verb=verb, longest=longest, limit=WAITING_WORDS)
+        error = f"withdrawn before it was done: schedule {name!r} was {because}"
+        asked = []
+        for row in found:
+            told = {"rows": None, "more": False, "error": error}
+            kept = redact_text(row["statement"])
+            if asks_for(row["statement"], verb, name) and tx.one(
+                "answer_row", id=row["id"], status=FAILED, kept=kept, **told
+            ):
+                asked.append(row["requested_by"] or "unknown")
+        return asked
+
+    def _tell_withdrawn(
+        self, tx: Transaction, schedule: Schedule, asked: Sequence[str], action: str, because: str
+    ) -> None:
+        """A word that was withdrawn, in the history of the schedule that it did not change."""
+        reason = f"withdrawn before it was done: {because}"
+        for by in asked:
+            actor = Actor(by=by, via="control")
+            record_change(tx, schedule, actor, action, reason, schedule, schedule)
 
     def _replay(
         self, tx: Transaction, schedule: Schedule, catch_up: str, now: datetime

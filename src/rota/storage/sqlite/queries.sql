@@ -555,11 +555,11 @@ SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 INSERT INTO {prefix}schedules (name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled,
        paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit,
        misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner,
-       created_at, state, error)
+       created_at, state, error, registered)
 VALUES (:name, :job, :kind, :expr, :timezone, :dst, :anchor, :next_fire_at, :enabled,
        0, :overlap, :overlap_key, :queue_max, :on_error, :pause_after, :catch_up, :catch_up_limit,
        :misfire_grace, :jitter, :spread, :first_run, :starts_at, :ends_at, :args, :priority, :retry,
-       :owner, {now}, :state, :error)
+       :owner, {now}, :state, :error, :registered)
 ON CONFLICT (name) DO NOTHING
 RETURNING *;
 
@@ -572,9 +572,14 @@ UPDATE {prefix}schedules
        pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
        misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
        starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
-       retry = :retry, owner = :owner, state = :state, error = :error
+       retry = :retry, owner = :owner, state = :state, error = :error,
+       registered = :registered
  WHERE id = :id
 RETURNING *;
+
+-- name: set_registered
+-- What code or a file says of it, where that changes nothing else.
+UPDATE {prefix}schedules SET registered = :registered WHERE id = :id;
 
 -- name: schedule_named
 SELECT * FROM {prefix}schedules WHERE name = :name;
@@ -593,6 +598,13 @@ SELECT * FROM {prefix}schedules
 UPDATE {prefix}schedules
    SET paused = 1, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
  WHERE id = :id AND paused = 0
+RETURNING *;
+
+-- name: pause_again
+-- The word of who paused it last, though it had not been resumed yet.
+UPDATE {prefix}schedules
+   SET paused = 1, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
+ WHERE id = :id AND paused = 1
 RETURNING *;
 
 -- name: resume_schedule
@@ -843,6 +855,16 @@ SELECT id, statement, requested_by, role FROM {views}control
 
 -- name: lock_asked_row
 SELECT id FROM {views}control WHERE id = :id AND status = 'asked';
+
+-- name: lock_words
+-- One writer at a time: nobody else can say anything meanwhile.
+SELECT 1 AS locked;
+
+-- name: waiting_words
+-- Rows that may ask for this of a schedule; what they say is read by who asks for them.
+SELECT id, statement, requested_by, role FROM {views}control
+ WHERE status = 'asked' AND length(statement) <= :longest
+   AND statement LIKE '%' || :verb || '%SCHEDULE%' ORDER BY id LIMIT :limit;
 
 -- name: answer_row
 UPDATE {views}control

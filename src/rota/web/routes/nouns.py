@@ -37,7 +37,8 @@ class JobOut(Telling):
 
 
 class ScheduleOut(Telling):
-    """`waits_for_run`: the next time is counted from the end of a run that is on its way."""
+    """`waits_for_run`: the next time is counted from the end of a run that is on its way. `edits`:
+    what is not as its code or file says, with what they say."""
 
     id: int
     name: str
@@ -76,6 +77,7 @@ class ScheduleOut(Telling):
     created_at: datetime | None
     state: str | None
     error: str | None
+    edits: dict[str, Any]
     version: str
 
 

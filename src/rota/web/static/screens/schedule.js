@@ -90,6 +90,7 @@ function Definition({ one }) {
     ["Starts", one.starts_at], ["Ends", one.ends_at],
     ["Arguments", Object.keys(one.args ?? {}).length > 0 && html`<code>${JSON.stringify(one.args)}</code>`],
     ["Paused", one.paused && html`<span>by ${one.paused_by} <${When} at=${one.paused_at} />${one.paused_reason && html`: “${one.paused_reason}”`}</span>`],
+    ["Edited", Object.keys(one.edits).length > 0 && html`<span>since it was registered: its code or file says <code>${Object.entries(one.edits).map(([name, value]) => `${name} = ${JSON.stringify(value)}`).join(", ")}</code>; it stays as it is until that changes</span>`],
     ["Owner", one.owner], ["Last fired", html`<${When} at=${one.last_fired_at} of=${one} none="never" />`],
     ["Created", html`<${When} at=${one.created_at} />`], ["Last message", one.state],
   ]} /><//>`;

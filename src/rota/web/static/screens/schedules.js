@@ -65,7 +65,7 @@ export default function Schedules({ query }) {
 }
 
 export function Status({ one }) {
-  const why = one.status === "PAUSED" ? `by ${one.paused_by ?? "?"}${one.paused_reason ? `: ${one.paused_reason}` : ""}` : one.status === "BROKEN" ? one.error : one.status === "DISABLED" ? "enabled = false in its definition" : null;
+  const why = one.status === "PAUSED" ? `by ${one.paused_by ?? "?"}${one.paused_reason ? `: ${one.paused_reason}` : ""}` : one.status === "BROKEN" ? one.error : one.status === "DISABLED" ? ("enabled" in one.edits ? "disabled here, not in its code or file" : "enabled = false in its definition") : null;
   return html`<${Badge} state=${one.status} title=${why} />${one.running > 0 && html` <${Badge} state="running" />`}
     ${why && html`<div class="muted small why" title=${why}>${why}</div>`}`;
 }
