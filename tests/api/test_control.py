@@ -223,6 +223,45 @@ def test_attempts_are_told_also_when_there_was_only_one(driven: Driven, note: An
     assert one["worker_id"] == "test"
 
 
+def test_the_events_of_a_run_are_those_of_the_view(driven: Driven) -> None:
+    @driven.app.job(max_attempts=3, delay="1m")
+    def shaky(ctx: rota.Context) -> None:
+        if ctx.attempt < 3:
+            raise RuntimeError(f"try {ctx.attempt}, password=hunter2222")
+
+    driven.app.job("plain")(lambda: None)
+    ids = [shaky.enqueue().id, driven.app.enqueue("plain").id]
+    ids.append(driven.app.enqueue("plain", delay="1h").id)
+    driven.control.cancel(ids[2], "not now")
+    driven.advance("5 minutes")
+    for run_id in ids:
+        found = driven.control.events(run_id)
+        assert [one["id"] for one in found] == list(range(len(found), 0, -1))
+        view = driven.control.select(
+            f"SELECT kind, name, attempt, detail FROM events WHERE run_id = '{run_id}'"
+        ).rows
+        told = [(one["kind"], one["name"], one["attempt"], one["detail"]) for one in found]
+        # The view does not know which attempt was the first that began.
+        assert sorted(map(str, told)) == sorted(
+            map(str, [*view, *(one for one in told if one[0] == "job.started")])
+        )
+    found = driven.control.events(ids[0])
+    assert [one["kind"] for one in reversed(found)] == [
+        "run.created", "job.started",
+        "attempt.started", "attempt.failed", "attempt.started", "attempt.failed",
+        "attempt.started", "attempt.succeeded", "job.completed",
+    ]  # fmt: skip
+    assert "hunter2222" not in str(found)
+    page = driven.control.events(ids[0], limit=4)
+    rest = driven.control.events(ids[0], before=page[-1]["id"])
+    assert page + rest == found
+    cancelled, _ = driven.control.events(ids[2])
+    assert (cancelled["kind"], cancelled["detail"]) == ("job.cancelled", "not now")
+    assert driven.control.events() == []
+    with pytest.raises(rota.Unknown):
+        driven.control.events(NOWHERE)
+
+
 def test_logs_belong_to_their_run(driven: Driven, note: Any) -> None:
     one, other = note.enqueue(n=1), note.enqueue(n=2)
     driven.drain()

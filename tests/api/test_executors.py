@@ -200,8 +200,9 @@ def test_a_run_ends_also_when_its_addition_fails(
     waiting = app.enqueue(job, delay="1h")
     assert app.control.cancel(waiting.id).state == "cancelled"
     for ended in (made, waiting):
-        (event,) = app.control.events(ended.id)
-        assert (event["kind"], event["name"]) == ("run.on_terminated_failed", job)
+        told = {one["kind"]: one for one in app.control.events(ended.id)}
+        event = told["run.on_terminated_failed"]
+        assert (event["name"], event["run_id"]) == (job, ended.id)
         assert detail in event["detail"]
     assert tally() == []
     # One that fails does not disturb the next.

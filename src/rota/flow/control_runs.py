@@ -10,11 +10,12 @@ from rota.flow.bulk import CANCEL, DELETE, PAUSE, REDO, RESUME, Bulk, bulk_state
 from rota.flow.enqueue import Enqueue, Options, find_job
 from rota.flow.look import group_of
 from rota.flow.waits import with_reasons
+from rota.model.history import events_of
 from rota.model.limits import BULK_RUNS, PAGE, REASON_LENGTH, check_whole
 from rota.model.redact import redact_args, redact_columns, redact_text, shorten
-from rota.model.run import Enqueued, Run, begins_run_id
+from rota.model.run import Attempt, Enqueued, Run, begins_run_id
 from rota.model.steps import PASSED_OVER, redo_notes
-from rota.model.transitions import CANCELLED, STATES
+from rota.model.transitions import CANCELLED, STATES, SUCCEEDED
 from rota.storage.protocol import Actor, Storage
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ class RunControl:
     def attempts(self, run_id: str) -> list[dict[str, Any]]:
         """Every attempt that ended, also the only one of a run that succeeded at once."""
         run = self.storage.run(run_id)
-        stored = [
+        found = self.storage.list_attempts(run.seq, limit=PAGE) or _only_attempt(run)
+        return [
             {
                 "number": one.number,
                 "worker_id": one.worker_id,
@@ -81,20 +83,8 @@ class RunControl:
                 "outcome": one.outcome,
                 "error": None if one.error is None else redact_text(one.error),
             }
-            for one in self.storage.list_attempts(run.seq, limit=PAGE)
+            for one in found
         ]
-        if run.state == "succeeded" and run.attempt == 1 and not stored:
-            stored = [
-                {
-                    "number": 1,
-                    "worker_id": run.worker_id,
-                    "started_at": run.started_at,
-                    "finished_at": run.finished_at,
-                    "outcome": "succeeded",
-                    "error": None,
-                }
-            ]
-        return stored
 
     def steps(self, run_id: str) -> list[dict[str, Any]]:
         """The steps of a SQL run, attempt by attempt."""
@@ -118,8 +108,26 @@ class RunControl:
     def events(
         self, run_id: str | None = None, *, before: int | None = None, limit: int = PAGE
     ) -> list[dict[str, Any]]:
-        found = self.storage.list_events(run_id=run_id, before=before, limit=page_size(limit))
+        """What happened to a run, as the view `events` tells it, newest first; `id` is its number
+        in the history of that run, of whose attempts the last PAGE are told. Without a run: what
+        was recorded about runs beside that, such as an `on_terminated` that failed."""
+        page = page_size(limit)
+        if run_id is None:
+            recorded = self.storage.list_events(run_id=None, before=before, limit=page)
+            found = [{**row, "attempt": None} for row in recorded]
+        else:
+            found = self._history(run_id)
+            found = [one for one in reversed(found) if before is None or one["id"] < before][:page]
         return [redact_columns(row, "detail") for row in found]
+
+    def _history(self, run_id: str) -> list[dict[str, Any]]:
+        run = self.storage.run(run_id)
+        last = {run.seq: max(0, run.attempt - PAGE)}
+        return events_of(
+            run,
+            self.storage.attempts_above(last, limit=PAGE) or _only_attempt(run),
+            self.storage.list_events(run_id=run.id, before=None, limit=PAGE),
+        )
 
     # One run
 
@@ -338,6 +346,23 @@ class RunControl:
                 if before is None:
                     break
         return changed
+
+
+def _only_attempt(run: Run) -> list[Attempt]:
+    """Of a run that succeeded at once: it has no row of its own."""
+    if run.state != SUCCEEDED or run.attempt != 1:
+        return []
+    return [
+        Attempt(
+            run_seq=run.seq,
+            number=1,
+            worker_id=run.worker_id,
+            started_at=run.started_at,
+            finished_at=run.finished_at,
+            outcome="succeeded",
+            error=None,
+        )
+    ]
 
 
 def schedule_number(storage: Storage, name: str) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.model.history import ENDS
 from rota.model.job import Job
 from rota.model.outcome import error_line
 from rota.model.records import decoded
@@ -32,8 +33,6 @@ REMEMBERED = 20_000
 SHOWN_ERROR = 300
 
 UNHEARD = 2  # attempts of a run that nobody has seen yet: the last ones, if they are new
-
-ENDS = {"succeeded": "job.completed", "dead": "job.failed", "cancelled": "job.cancelled"}
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 

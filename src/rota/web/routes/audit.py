@@ -76,7 +76,7 @@ def list_audit(
 
 @routes.get("/events", Page[Event])
 def list_events(ask: Asked, before: Before = None, limit: Limit = 100) -> Any:
-    """Exceptions and operators' actions that were recorded about runs, newest first."""
+    """What was recorded about runs beside their own history, newest first."""
     found = ask.control.events(before=before, limit=limit)
     return {"items": found, "next": found[-1]["id"] if len(found) == limit else None}
 

@@ -22,7 +22,7 @@ routes = Routes("events", prefix="")
 )
 async def events(ask: Asked) -> Any:
     """What happens, as it happens. The events are `run.created`, `job.started`, `job.completed`,
-    `job.failed`, `job.cancelled`, `attempt.started`, `run.progress`, `run.changed`, `action`,
-    `workers`. `more` says how many were left out, `resync` that it is time to read anew. Goes on
-    after `Last-Event-ID`."""
+    `job.failed`, `job.cancelled`, `attempt.started`, `attempt.succeeded`, `attempt.failed` and the
+    other ends of an attempt, `run.progress`, `run.changed`, `action`, `workers`. `more` says how
+    many were left out, `resync` that it is time to read anew. Goes on after `Last-Event-ID`."""
     return EventStream(ask)

@@ -79,6 +79,7 @@ class Event(Telling):
     kind: str
     run_id: str | None
     name: str | None
+    attempt: int | None
     detail: str | None
 
 
@@ -182,7 +183,7 @@ async def follow_logs(
 
 @routes.get("/runs/{run:run}/events", Page[Event])
 def list_run_events(ask: Asked, run: RunId, before: Before = None, limit: Limit = 100) -> Any:
-    """What was recorded about it beside its attempts, newest first."""
+    """What happened to it, newest first: it was made, began, each attempt, its end."""
     ask.control.run(run)
     found = ask.control.events(run, before=before, limit=limit)
     return {"items": found, "next": found[-1]["id"] if len(found) == limit else None}
