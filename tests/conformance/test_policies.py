@@ -672,7 +672,13 @@ def test_a_tick_that_was_planned_ahead_fires_no_more_than_it_may(world: World) -
     world.clock.advance("10ms")
     assert fire.step() == 1.0
     assert len(world.runs()) == 2
+    world.clock.advance("400ms")
+    assert 0 < fire.step() < 1, "woken, and still at rest"
+    assert len(world.runs()) == 2
+    world.clock.advance("600ms")
     assert fire.step() == 1.0
+    assert len(world.runs()) == 4
+    assert 0 < fire.step() <= 1
     assert len(world.runs()) == 4
 
 

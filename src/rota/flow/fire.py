@@ -79,7 +79,7 @@ class Fire:
         if coming is not None and 0 <= self.monotonic() - coming.at < LATEST_SECONDS:
             self._fire(coming.plans, coming.jobs)
             self.just_fired = not coming.full
-            return LIMITED_PAUSE if coming.full else WORKER_FIRST_SECONDS
+            return self._rest() if coming.full else WORKER_FIRST_SECONDS
         if self.just_fired:
             self.just_fired = False
             return self._until_next()
@@ -116,9 +116,14 @@ class Fire:
             # Behind: every other tick takes the newest, so that a long catch-up never keeps
             # those waiting that are on time.
             self.newest = not self.newest
-            return LIMITED_PAUSE if self.limited else 0.0
+            return self._rest() if self.limited else 0.0
         self.newest = False
         return self._until_next()
+
+    def _rest(self) -> float:
+        """Between two ticks of which each fired as much as it may: no wake shortens it."""
+        self.begins_at = self.monotonic() + LIMITED_PAUSE
+        return LIMITED_PAUSE
 
     def _jumped(self, now: datetime) -> bool:
         if self.guard.accepts(now, self.monotonic()):
