@@ -22,19 +22,18 @@ from rota.errors import Invalid, Unavailable, Unknown
 from rota.executors.protocol import Ask, HearsTermination
 from rota.flow.counters import Counters
 from rota.flow.events import Events, run_event
+from rota.model.history import ENDS
 from rota.model.job import Job
 from rota.model.outcome import Outcome, Settlement, settle
 from rota.model.retry import ONCE, Retry
 from rota.model.run import Claimed, Run
-from rota.model.transitions import CANCELLED, DEAD, SUCCEEDED, TERMINAL
+from rota.model.transitions import TERMINAL
 from rota.storage.protocol import OnTerminated, Storage
 
 log = logging.getLogger("rota.settle")
 
 GROUP = 1_000
 IDLE_SECONDS = 60.0  # a put ends it at once
-
-_ENDS = {SUCCEEDED: "job.completed", DEAD: "job.failed", CANCELLED: "job.cancelled"}
 
 FindHearer = Callable[[str], HearsTermination | None]
 
@@ -195,7 +194,7 @@ class Settler:
                 continue
             names = [f"attempt.{one.attempt_outcome}"]
             if state in TERMINAL:
-                names.append(_ENDS[state])
+                names.append(ENDS[state])
             wanted = [name for name in names if self.events.wants(name)]
             for name in wanted:
                 self.events.emit(name, run_event(one), one.run.schedule_id)

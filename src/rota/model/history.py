@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rota.model.run import Attempt, Run
-from rota.model.transitions import RUNNING
+from rota.model.transitions import CANCELLED, DEAD, RUNNING, SUCCEEDED
 
-ENDS = {"succeeded": "job.completed", "dead": "job.failed", "cancelled": "job.cancelled"}
+# What the end of a run is called among events.
+ENDS = {SUCCEEDED: "job.completed", DEAD: "job.failed", CANCELLED: "job.cancelled"}
 
 
 def events_of(
