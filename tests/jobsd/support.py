@@ -16,6 +16,7 @@ from rota.executors.protocol import Context
 from rota.jobsd.folder import Folder
 from rota.model.job import Job
 from rota.model.outcome import Outcome
+from rota.model.run import Run
 
 SEED = """\
 schedule = "0 */15 * * * *"  # cron expression (required)
@@ -127,6 +128,13 @@ class Served:
 
     def schedule(self, name: str) -> Any:
         return self.app.control.schedule(name)
+
+
+def ended(app: rota.Rota, name: str) -> Run:
+    """A run of this job, once it has ended."""
+    run_id = app.enqueue(name).id
+    wait_until(lambda: app.control.run(run_id).finished_at, f"the end of {name}")
+    return app.control.run(run_id)
 
 
 def wait_until(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import rota
 from rota.jobsd.folder import Folder
-from tests.jobsd.support import Jobs, wait_until
+from tests.jobsd.support import Jobs, ended, wait_until
 
 Start = Callable[..., rota.Rota]
 ON_DEMAND, BAD = "schedule = false", "schedule = fals"
@@ -32,12 +31,6 @@ def start(jobs: Jobs, shared: str) -> Iterator[Start]:
     yield begin
     for app in made:
         app.stop(grace="0s")
-
-
-def ended(app: rota.Rota, name: str = "tidy") -> Any:
-    run_id = app.enqueue(name).id
-    wait_until(lambda: app.control.run(run_id).finished_at, f"the end of {name}")
-    return app.control.run(run_id)
 
 
 def said(app: rota.Rota, name: str = "tidy") -> str:
@@ -119,7 +112,7 @@ def test_texts_that_are_nowhere_end_the_run_with_the_way_out(
     }[change]
     error = f"job 'tidy': {told}; bring it back, or mend what `rota check` says of this job"
     assert f"the last good version of {error}" in caplog.messages
-    done = ended(app)
+    done = ended(app, "tidy")
     assert (done.state, done.error) == ("dead", error)
     jobs.sql("tidy", None, **{"01": "SELECT 'good'", "02": "SELECT 2"})
     assert '"rows":[[2]]' in said(app)

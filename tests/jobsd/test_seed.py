@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import rota
-from tests.jobsd.support import SEED, Jobs, wait_until
+from tests.jobsd.support import SEED, Jobs, ended, wait_until
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -18,12 +17,6 @@ FILES = {
     "02": "CREATE OR REPLACE TABLE totals AS SELECT count(*) AS orders FROM orders;",
     "03": "SELECT orders FROM totals;",
 }
-
-
-def ended(app: rota.Rota, name: str) -> Any:
-    run_id = app.enqueue(name).id
-    wait_until(lambda: app.control.run(run_id).finished_at, f"the end of {name}")
-    return app.control.run(run_id)
 
 
 def test_the_seeds_folder_runs_on_a_duckdb_target(jobs: Jobs, tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import rota
 from rota.executors import scripts
 from rota.jobsd.folder import Folder
-from tests.jobsd.support import Jobs, wait_until
+from tests.jobsd.support import Jobs, ended, wait_until
 
 Start = Callable[..., rota.Rota]
 ON_DEMAND = "schedule = false"
@@ -35,12 +34,6 @@ def start(jobs: Jobs, tmp_path: Path) -> Iterator[Start]:
     yield begin
     for app in made:
         app.stop(grace="0s")
-
-
-def ended(app: rota.Rota, name: str) -> Any:
-    run_id = app.enqueue(name).id
-    wait_until(lambda: app.control.run(run_id).finished_at, f"the end of {name}")
-    return app.control.run(run_id)
 
 
 def test_a_script_that_is_being_written_is_not_run(jobs: Jobs, start: Start) -> None:
