@@ -14,6 +14,8 @@ from pathlib import Path
 
 PAUSE_SECONDS = 0.005
 ROOT = Path(__file__).resolve().parent.parent
+# Without it every start compiles what an installed program has compiled.
+NOT_OF_USERS = ("PYTHONDONTWRITEBYTECODE",)
 
 
 class Failed(Exception):
@@ -33,6 +35,7 @@ class Child:
             stderr=self._errors,
             text=True,
             cwd=ROOT,
+            env={name: value for name, value in os.environ.items() if name not in NOT_OF_USERS},
             # A session of its own: what it starts itself ends with it.
             start_new_session=True,
         )
