@@ -12,6 +12,7 @@ from tests.conformance.support import (
     ME,
     Place,
     VirtualClock,
+    alike,
     all_runs,
     claim,
     claim_one,
@@ -105,6 +106,17 @@ def test_the_same_call_again_inserts_nothing(store: Store, option: dict[str, str
     assert store.enqueue([told]) == first
     assert first[0].created
     assert [run.id for run in all_runs(store)] == [told.id]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("option", [{}, {"concurrency_key": "c"}], ids=["plain", "slot"])
+def test_the_same_bulk_again_inserts_nothing(
+    store: Store, count: int, option: dict[str, str]
+) -> None:
+    told = alike(count, **option)
+    first = store.enqueue(told)
+    assert store.enqueue(told) == first
+    assert [run.id for run in all_runs(store)] == list(told.ids)
 
 
 def test_a_repeat_does_not_bring_back_a_run_that_went_on(store: Store) -> None:

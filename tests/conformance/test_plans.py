@@ -174,6 +174,7 @@ def do_fire(store: Store, clock: VirtualClock) -> None:
 
 def do_enqueue(store: Store, clock: VirtualClock) -> None:
     enqueue_many(store, 2)
+    enqueue_many(store, 2, concurrency_key="key 1")
     store.enqueue([new_run(key="k", concurrency_key="key 1"), new_run(key="k")])
 
 

@@ -165,7 +165,7 @@ class PostgresStore(Store):
         if len(ids) == 1:
             name, own = "insert_run", {"id": ids[0], "args": bind(args[0])}
         else:
-            name, own = "insert_alike_runs", {"id": array(ids), "args": array(args)}
+            name, own = "insert_new_runs", {"id": array(ids), "args": array(args)}
         self.engine.single_bound("enqueue", name, {**bound, **own}, notify=notify)
         return [Enqueued(id, True) for id in ids]
 
