@@ -149,6 +149,7 @@ class Life:
         self.app.events.stop(10.0)
         self.ask(lambda: store.forget_worker(service.worker.worker_id))
         self.app.close()
+        self.notebook.close()
 
     def ask(self, call: Callable[[], T]) -> T:
         """Again after a refusal, as a loop does; anything else is nothing a loop expects."""

@@ -62,3 +62,35 @@ def test_an_attempt_that_its_worker_stopped_for_the_lease_is_counted_as_lost(
     assert run.result == '"attempt 2"'
     assert [(one.number, one.outcome) for one in attempts] == [(1, "lost"), (2, "succeeded")]
     assert run.lost == 1
+
+
+def test_an_answer_to_a_claim_that_came_too_late_begins_nothing(postgres_url: str) -> None:
+    """Its leases are as old as the question, whatever the worker did meanwhile."""
+    rescued = threading.Event()
+
+    def slow(point: str) -> None:
+        if point == "claim.commit.after" and asked:
+            assert rescued.wait(PATIENCE)
+
+    asked: list[str] = []
+    store = open_store(postgres_url, probe=slow, pool_size=16)
+    store.migrate()
+    app = rota.Rota(postgres_url, storage=store, lease="1s")
+    begun: list[int] = []
+    ended = threading.Event()
+
+    @app.job()
+    def late(ctx: rota.Context) -> None:
+        begun.append(ctx.attempt)
+        ended.set()
+
+    app.on("attempt.lost")(lambda event: rescued.set())
+    app.start()
+    try:
+        asked.append(app.enqueue("late").id)
+        assert ended.wait(PATIENCE)
+        attempts = store.list_attempts(store.run(asked[0]).seq, limit=10)
+    finally:
+        app.stop()
+    assert attempts[0].outcome == "lost"
+    assert begun == [2]

@@ -95,22 +95,6 @@ def test_an_orphan_is_taken_over_within_its_lease_and_two_seconds(sqlite_bench: 
     assert max(taken[run] for run in orphans) < died + 1.0 + TAKEOVER_SECONDS
 
 
-@pytest.mark.parametrize("seconds", [1.0, 1.5, 30.0])
-def test_what_is_claimed_after_a_rest_is_not_overdue_at_once(seconds: float) -> None:
-    """A worker at rest has nothing to renew, and must look as often as one with short leases."""
-    moment = 0.0
-    storage: Any = None  # a worker at rest asks nothing
-    renew = Renew(
-        storage,
-        executions=lambda: (),
-        lease=timedelta(seconds=seconds),
-        monotonic=lambda: moment,
-    )
-    for _ in range(3):
-        moment += renew.step()
-        assert not renew.overdue()
-
-
 class BusyStore:
     """One whose only writer has been at work for a while."""
 
@@ -135,7 +119,7 @@ def test_a_process_that_slept_does_not_take_its_sleep_for_a_busy_store(
         moment += 1.0
         renew.awake()
     moment += asleep
-    assert renew.overdue() is overdue
+    assert renew.overdue(0.0) is overdue
     renew.awake()  # now it knows, and does not forget it for leases of before
-    assert renew.overdue() is overdue
-    assert not renew.overdue(claimed_at=moment)
+    assert renew.overdue(0.0) is overdue
+    assert not renew.overdue(moment)

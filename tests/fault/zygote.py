@@ -175,12 +175,15 @@ class Parent:
 
     def serve(self) -> None:
         rest = b""
+        ears = select.poll()  # not select(): a descriptor may have a large number
+        ears.register(self.channel, select.POLLIN)
+        ears.register(self.wake_read, select.POLLIN)
         while True:
-            ready, _, _ = select.select([self.channel, self.wake_read], [], [])
+            ready = {descriptor for descriptor, _ in ears.poll()}
             if self.wake_read in ready:
                 os.read(self.wake_read, 65_536)
                 self.bury()
-            if self.channel in ready:
+            if self.channel.fileno() in ready:
                 piece = self.channel.recv(65_536)
                 if not piece:
                     self.kill_all()

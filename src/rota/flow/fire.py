@@ -86,7 +86,9 @@ class Fire:
         return self._look()
 
     def _look(self) -> float:
-        due = self.storage.due_schedules(self.batch, newest=self.newest, ahead=self.look_ahead)
+        # Behind, what is due now comes first: the newest would be those that are not due yet.
+        ahead = timedelta(0) if self.newest else self.look_ahead
+        due = self.storage.due_schedules(self.batch, newest=self.newest, ahead=ahead)
         self.read = (self.monotonic(), due.now)
         if self._jumped(due.now):
             return CLOCK_RECHECK

@@ -30,7 +30,7 @@ class Renew:
         self.storage, self.executions, self.lease = storage, executions, lease
         self.unwritten = unwritten
         self.monotonic = monotonic
-        self.renewed_at = monotonic()
+        self.renewed_at = monotonic()  # the last time that all was renewed, or nothing was ours
         self.awake_at = float("inf")  # when this process was last seen to go on
         self.woke_at = float("-inf")  # the end of its last sleep
 
@@ -42,7 +42,9 @@ class Renew:
         if not running and not unwritten:
             self.renewed_at = now
             return min(LOOK_SECONDS, third)
-        if now - self.renewed_at >= third - LOOK_SECONDS:
+        # An answer to a claim may have come late, and its leases are as old as the question.
+        oldest = min([self.renewed_at, *(one.leased_at for one in running.values())])
+        if now - oldest >= third - LOOK_SECONDS:
             self._renew(running, unwritten, now)
         else:
             for seq in self.storage.cancel_requests(list(running)):
@@ -59,19 +61,21 @@ class Renew:
         for seq, one in running.items():
             if seq not in kept:
                 one.stop("lost")
-            elif kept[seq].cancel_requested:
+                continue
+            one.leased_at = now
+            if kept[seq].cancel_requested:
                 one.stop("cancelled")
 
-    def overdue(self, claimed_at: float = float("-inf")) -> bool:
-        """True when leases may soon run out. The margin, a fifth of the lease, is the time to
-        end handlers before other workers may begin. Asks no database: it may be what is away.
-        A lease that was claimed later than the others were renewed is younger than theirs."""
-        now, since = self.monotonic(), max(self.renewed_at, claimed_at)
-        if now - since <= self.lease.total_seconds() * 0.8:
+    def overdue(self, leased_at: float) -> bool:
+        """True when a lease may soon run out that was claimed or renewed then. The margin, a fifth
+        of the lease, is the time to end handlers before other workers may begin. Asks no database:
+        it may be what is away."""
+        now = self.monotonic()
+        if now - leased_at <= self.lease.total_seconds() * 0.8:
             return False
         # While one writer holds the whole store nobody can rescue: nothing has to be stopped. But
         # a process that stood still cannot tell a store that was busy from its own sleep.
-        slept = self._sleeps(now) or since < self.woke_at
+        slept = self._sleeps(now) or leased_at < self.woke_at
         return slept or not self.storage.blocked_within(BLOCKED_SECONDS)
 
     def awake(self) -> None:

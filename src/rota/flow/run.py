@@ -69,8 +69,8 @@ class Execution:
     """A run in this process, from its claim to its outcome."""
 
     __slots__ = (
-        "announced", "claimed_at", "context", "finished", "has_slot", "job", "owner", "returned",
-        "run", "span", "started_at", "threadless", "timeout",
+        "announced", "claimed_at", "context", "finished", "has_slot", "job", "leased_at", "owner",
+        "returned", "run", "span", "started_at", "threadless", "timeout",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class Execution:
         self.run, self.job, self.owner = run, job, owner
         self.timeout = run.timeout or job.timeout
         self.claimed_at = time.monotonic() if claimed_at is None else claimed_at
+        self.leased_at = self.claimed_at  # its lease is at least this young
         self.started_at: float | None = None  # monotonic, from the handler's start
         self.span: Any = None  # while somebody wants traces
         self.announced = False  # listeners know that it begins
@@ -190,11 +191,11 @@ class Execution:
             case "progress":
                 self.owner.notes.progress(self.run, params)
             case "extend_lease":
-                if not self.owner.storage.renew(
-                    [(self.run.seq, self.run.attempt)], self.owner.lease
-                ):
+                asked_at, ours = time.monotonic(), (self.run.seq, self.run.attempt)
+                if not self.owner.storage.renew([ours], self.owner.lease):
                     self.stop("lost")
                     raise Conflict(f"the lease of run {self.run.id} was lost")
+                self.leased_at = asked_at
             case "lock":
                 name = check_key(params["name"], "lock")
                 return self.owner.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])

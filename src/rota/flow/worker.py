@@ -230,7 +230,7 @@ class Worker:
     def _begin(self, execution: Execution) -> Executor | None:
         """Begin a run that has a slot. Its executor, if a thread has to call that: one that can
         run a handler without a thread has `start(context, done)`, which is true if it does."""
-        if self.renew.overdue(execution.claimed_at):
+        if self.renew.overdue(execution.leased_at):
             # This process slept, or its database is away: the run may be somebody else's by now.
             execution.stop("lost")
         if execution.finished or execution.context.stop_reason is not None:
@@ -386,7 +386,7 @@ class Worker:
             if one.finished:
                 continue
             context, deadline = one.context, one.deadline
-            if self.renew.overdue(one.claimed_at):
+            if self.renew.overdue(one.leased_at):
                 one.stop("lost")
             if deadline is not None and deadline <= now:
                 one.stop("timed_out")
