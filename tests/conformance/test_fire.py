@@ -78,6 +78,20 @@ def test_nothing_fires_before_its_time(store: Store, clock: VirtualClock) -> Non
     assert tick(store) == 1
 
 
+@pytest.mark.parametrize("overlap", ["skip", "allow"])
+def test_a_plan_made_ahead_waits_when_the_clock_is_set_back(
+    store: Store, clock: VirtualClock, overlap: str
+) -> None:
+    put_schedule(store, overlap=overlap)
+    clock.advance("10s")
+    made = plans(store)
+    clock.moment -= timedelta(microseconds=1)
+    assert fire(store, made) == 0
+    assert all_runs(store) == []
+    clock.advance("1us")
+    assert fire(store, made) == 1
+
+
 def test_a_plan_fired_by_two_stores_makes_one_run(
     store: Store, place: Place, clock: VirtualClock
 ) -> None:

@@ -26,13 +26,13 @@ SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
 
 -- name: standing_cursors
 -- Compare-and-set of the cursor, the comparing half: one that has moved was fired by another
--- thread, and nothing is inserted.
+-- thread, and nothing is inserted. A plan that was made ahead waits if the clock was set back.
 SELECT s.id
   FROM (SELECT unnest(from_json_strict(:rows,
                 '[{"id": "BIGINT", "cursor_at": "TIMESTAMPTZ"}]'),
                recursive := true)) AS a
   JOIN {prefix}schedules AS s ON s.id = a.id AND s.next_fire_at = a.cursor_at
- WHERE s.enabled AND NOT s.paused;
+ WHERE s.enabled AND NOT s.paused AND s.next_fire_at <= {now};
 
 -- name: advance_schedules
 UPDATE {prefix}schedules AS s

@@ -38,7 +38,8 @@ SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
 
 -- name: advance_schedules
 -- Compare-and-set of the cursor: no row means another process fired it, and nothing is inserted.
--- A locked row means that another process is just doing so: nobody waits for it.
+-- A locked row means that another process is just doing so: nobody waits for it. A plan that was made
+-- ahead waits if the clock was set back.
 UPDATE {prefix}schedules AS s
    SET next_fire_at = won.next_fire_at, last_fired_at = coalesce(won.last_fired_at, s.last_fired_at)
   FROM (SELECT a.id, a.next_fire_at, a.last_fired_at
@@ -48,6 +49,7 @@ UPDATE {prefix}schedules AS s
          CROSS JOIN LATERAL (
                SELECT 1 FROM {prefix}schedules
                 WHERE id = a.id AND next_fire_at = a.cursor_at AND enabled AND NOT paused
+                  AND next_fire_at <= (SELECT {now})
                   FOR UPDATE SKIP LOCKED) AS locked) AS won
  WHERE s.id = won.id
 RETURNING s.id;
@@ -74,6 +76,7 @@ won AS MATERIALIZED (
              CROSS JOIN LATERAL (
                    SELECT 1 FROM {prefix}schedules
                     WHERE id = a.schedule_id AND next_fire_at = a.cursor_at AND enabled AND NOT paused
+                      AND next_fire_at <= (SELECT now FROM t)
                       FOR UPDATE SKIP LOCKED) AS locked
              WHERE NOT EXISTS (SELECT 1 FROM {prefix}slots WHERE key = a.key AND number = 1)
                AND NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key)
