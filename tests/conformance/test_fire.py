@@ -13,6 +13,7 @@ from rota.errors import Invalid
 from rota.model.retry import Retry
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
+from rota.storage.protocol import Broken
 from rota.storage.store import Store
 from tests.conformance.support import (
     BEGINNING,
@@ -90,6 +91,21 @@ def test_a_plan_made_ahead_waits_when_the_clock_is_set_back(
     assert all_runs(store) == []
     clock.advance("1us")
     assert fire(store, made) == 1
+
+
+@pytest.mark.parametrize("overlap", ["skip", "allow"])
+def test_an_edit_that_leaves_the_cursor_wins_over_a_plan_made_before(
+    store: Store, clock: VirtualClock, overlap: str
+) -> None:
+    put_schedule(store, overlap=overlap)
+    clock.advance("10s")
+    old = plans(store)
+    put_schedule(store, overlap=overlap, args={"edited": True})
+    assert fire(store, old) == 0
+    assert tick(store) == 1
+    (run,) = all_runs(store)
+    assert json.loads(run.args) == {"edited": True}
+    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
 
 
 def test_a_plan_fired_by_two_stores_makes_one_run(
@@ -224,9 +240,11 @@ def test_a_schedule_that_cannot_be_read_is_parked_and_others_fire(
 def test_a_parked_schedule_says_why(store: Store, clock: VirtualClock) -> None:
     schedule = put_schedule(store)
     clock.advance("10s")
-    store.park_schedules([(schedule.id, clock.after("1s"), "another cursor")])
+    store.park_schedules([Broken(schedule.id, clock.after("1s"), 0, "another cursor")])
     assert store.schedule_named("schedule").error is None
-    store.park_schedules([(schedule.id, clock(), "no such zone")])
+    store.park_schedules([Broken(schedule.id, clock(), 1, "edited meanwhile")])
+    assert store.schedule_named("schedule").error is None
+    store.park_schedules([Broken(schedule.id, clock(), 0, "no such zone")])
     parked = store.schedule_named("schedule")
     assert (parked.next_fire_at, parked.error, parked.state) == (None, *["no such zone"] * 2)
     assert tick(store) == 0

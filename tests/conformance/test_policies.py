@@ -19,6 +19,7 @@ from rota.model.outcome import Outcome
 from rota.model.retry import ONCE, Retry
 from rota.model.run import Claimed, Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
+from rota.storage.protocol import Broken
 from rota.storage.store import Store
 from tests.conformance.support import ME, Place, VirtualClock
 
@@ -565,7 +566,9 @@ def test_a_broken_row_can_be_seen_edited_and_dropped(world: World) -> None:
 def test_saving_a_parked_schedule_again_heals_it(world: World) -> None:
     made = world.put()
     assert made.next_fire_at is not None
-    world.store.park_schedules([(made.id, made.next_fire_at, "cannot be planned: a bug")])
+    world.store.park_schedules(
+        [Broken(made.id, made.next_fire_at, made.revision, "cannot be planned: a bug")]
+    )
     assert world.schedule.status == "BROKEN"
     healed = world.store.put_schedule(made, ME)
     assert (healed.status, healed.next_fire_at) == ("ACTIVE", world.clock.after("1m"))

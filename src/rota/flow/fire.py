@@ -22,7 +22,7 @@ from rota.model.clock import ClockGuard
 from rota.model.job import Job
 from rota.model.plan import FirePlan, plan_fire
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Fired, Storage
+from rota.storage.protocol import Broken, Fired, Storage
 
 log = logging.getLogger("rota.fire")
 
@@ -134,7 +134,7 @@ class Fire:
         return True
 
     def _plans(
-        self, due: list[Schedule], now: datetime, broken: list[tuple[int, datetime, str]]
+        self, due: list[Schedule], now: datetime, broken: list[Broken]
     ) -> tuple[list[FirePlan], int]:
         """Plans, and how many more runs this tick could make."""
         plans, room = [], self.most_runs
@@ -223,17 +223,19 @@ def _cursor(schedule: Schedule) -> datetime:
     return schedule.next_fire_at
 
 
-def _plan(
-    schedule: Schedule, now: datetime, room: int, broken: list[tuple[int, datetime, str]]
-) -> FirePlan | None:
+def _plan(schedule: Schedule, now: datetime, room: int, broken: list[Broken]) -> FirePlan | None:
     """One schedule that cannot be planned never delays another."""
     try:
         plan = plan_fire(schedule, now, room)
     except Exception as fault:
         log.exception("schedule %s cannot be planned", schedule.name)
-        broken.append((schedule.id, _cursor(schedule), f"cannot be planned: {fault}"))
+        broken.append(_parked(schedule, f"cannot be planned: {fault}"))
         return None
     if plan.broken is not None:
-        broken.append((schedule.id, _cursor(schedule), plan.broken))
+        broken.append(_parked(schedule, plan.broken))
         return None
     return plan
+
+
+def _parked(schedule: Schedule, error: str) -> Broken:
+    return Broken(schedule.id, _cursor(schedule), schedule.revision, error)

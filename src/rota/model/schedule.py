@@ -78,6 +78,7 @@ class Schedule:
     state: str | None = None
     error: str | None = None
     registered: str | None = None  # what code or a file said last, as `registration` tells it
+    revision: int = 0  # counts its edits
 
     def __post_init__(self) -> None:
         check_name(self.name, "schedule name")

@@ -26,7 +26,7 @@ from rota.storage.engine import Row
 from rota.storage.scripts.changes import Actor
 from rota.storage.scripts.claim import LogLine, Renewed
 from rota.storage.scripts.figures import Figures
-from rota.storage.scripts.fire import Due, Fired
+from rota.storage.scripts.fire import Broken, Due, Fired
 from rota.storage.scripts.settle import OnTerminated, Settled
 from rota.storage.scripts.steps import StepKey
 
@@ -48,7 +48,7 @@ class Storage(Protocol):
     # fire
     def due_schedules(self, limit: int, *, newest: bool = False, ahead: timedelta = ...) -> Due: ...
     def next_fire_at(self) -> tuple[datetime, datetime | None]: ...
-    def park_schedules(self, broken: Sequence[tuple[int, datetime, str]]) -> None: ...
+    def park_schedules(self, broken: Sequence[Broken]) -> None: ...
     def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired: ...
 
     # enqueue

@@ -232,7 +232,7 @@ def _template(definition: tuple[Any, ...]) -> Schedule:
 # What is a schedule's own, and no check but that of its name depends on; and all the rest.
 _OWN = (
     "id", "name", "overlap_key", "next_fire_at", "last_fired_at", "created_at", "paused_at",
-    "paused_by", "paused_reason", "state", "error", "registered",
+    "paused_by", "paused_reason", "state", "error", "registered", "revision",
 )  # fmt: skip
 _SHARED = tuple(name for name in Schedule.__dataclass_fields__ if name not in _OWN)
 _own, _definition = itemgetter(*_OWN), itemgetter(*_SHARED)

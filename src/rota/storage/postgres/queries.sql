@@ -16,7 +16,8 @@ SELECT {now} AS now_at;
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
    AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
@@ -26,7 +27,8 @@ SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fire
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
    AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
@@ -37,19 +39,20 @@ SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;
 
 -- name: advance_schedules
--- Compare-and-set of the cursor: no row means another process fired it, and nothing is inserted.
+-- Compare-and-set of the cursor: no row means that another process fired it, or that somebody edited
+-- the schedule, and nothing is inserted.
 -- A locked row means that another process is just doing so: nobody waits for it. A plan that was made
 -- ahead waits if the clock was set back.
 UPDATE {prefix}schedules AS s
    SET next_fire_at = won.next_fire_at, last_fired_at = coalesce(won.last_fired_at, s.last_fired_at)
   FROM (SELECT a.id, a.next_fire_at, a.last_fired_at
-          FROM unnest(:id::bigint[], :cursor_at::timestamptz[], :next_fire_at::timestamptz[],
-                      :last_fired_at::timestamptz[])
-               AS a(id, cursor_at, next_fire_at, last_fired_at)
+          FROM unnest(:id::bigint[], :cursor_at::timestamptz[], :revision::bigint[],
+                      :next_fire_at::timestamptz[], :last_fired_at::timestamptz[])
+               AS a(id, cursor_at, revision, next_fire_at, last_fired_at)
          CROSS JOIN LATERAL (
                SELECT 1 FROM {prefix}schedules
-                WHERE id = a.id AND next_fire_at = a.cursor_at AND enabled AND NOT paused
-                  AND next_fire_at <= (SELECT {now})
+                WHERE id = a.id AND next_fire_at = a.cursor_at AND revision = a.revision
+                  AND enabled AND NOT paused AND next_fire_at <= (SELECT {now})
                   FOR UPDATE SKIP LOCKED) AS locked) AS won
  WHERE s.id = won.id
 RETURNING s.id;
@@ -62,7 +65,7 @@ WITH t AS MATERIALIZED (SELECT {now} AS now),
 won AS MATERIALIZED (
     SELECT nextval('{prefix}runs_seq') AS seq, free.*
       FROM (SELECT a.*
-              FROM unnest(:schedule_id::bigint[], :cursor_at::timestamptz[],
+              FROM unnest(:schedule_id::bigint[], :cursor_at::timestamptz[], :revision::bigint[],
                           :next_fire_at::timestamptz[], :key::text[], :id::uuid[], :job::text[],
                           :queue::text[], :priority::integer[], :due_at::timestamptz[],
                           :max_attempts::integer[], :timeout::text[], :backoff::json[],
@@ -70,12 +73,13 @@ won AS MATERIALIZED (
                           :concurrency_limit::integer[], :wanted_key::text[],
                           :occurrence::timestamptz[], :missed_count::bigint[], :created_by::text[],
                           :trace::text[])
-                   AS a(schedule_id, cursor_at, next_fire_at, key, id, job, queue, priority, due_at,
+                   AS a(schedule_id, cursor_at, revision, next_fire_at, key, id, job, queue, priority, due_at,
                         max_attempts, timeout, backoff, args, overlap_key, concurrency_key,
                         concurrency_limit, wanted_key, occurrence, missed_count, created_by, trace)
              CROSS JOIN LATERAL (
                    SELECT 1 FROM {prefix}schedules
-                    WHERE id = a.schedule_id AND next_fire_at = a.cursor_at AND enabled AND NOT paused
+                    WHERE id = a.schedule_id AND next_fire_at = a.cursor_at
+                      AND revision = a.revision AND enabled AND NOT paused
                       AND next_fire_at <= (SELECT now FROM t)
                       FOR UPDATE SKIP LOCKED) AS locked
              WHERE NOT EXISTS (SELECT 1 FROM {prefix}slots WHERE key = a.key AND number = 1)
@@ -111,8 +115,9 @@ RETURNING schedule_id;
 -- A schedule that cannot be planned leaves the due index, visibly, and delays nobody.
 UPDATE {prefix}schedules AS s
    SET next_fire_at = NULL, error = a.error, state = a.error
-  FROM unnest(:id::bigint[], :cursor_at::timestamptz[], :error::text[]) AS a(id, cursor_at, error)
- WHERE s.id = a.id AND s.next_fire_at = a.cursor_at
+  FROM unnest(:id::bigint[], :cursor_at::timestamptz[], :revision::bigint[], :error::text[])
+       AS a(id, cursor_at, revision, error)
+ WHERE s.id = a.id AND s.next_fire_at = a.cursor_at AND s.revision = a.revision
 RETURNING s.id;
 
 -- name: allocate_seqs
@@ -585,7 +590,8 @@ UPDATE {prefix}schedules
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]) ORDER BY id FOR UPDATE;
 
 -- name: recent_ends
@@ -858,7 +864,8 @@ ON CONFLICT (name) DO NOTHING
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision;
 
 -- name: update_schedule
 -- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
@@ -870,12 +877,13 @@ UPDATE {prefix}schedules
        misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
        starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
        retry = :retry, owner = :owner, state = :state, error = :error,
-       registered = :registered
+       registered = :registered, revision = revision + 1
  WHERE id = :id
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision;
 
 -- name: set_registered
 -- What code or a file says of it, where that changes nothing else.
@@ -885,28 +893,32 @@ UPDATE {prefix}schedules SET registered = :registered WHERE id = :id;
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules WHERE name = :name;
 
 -- name: schedules_named
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules WHERE name = ANY (:names::text[]);
 
 -- name: lock_schedule
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules WHERE name = :name FOR UPDATE;
 
 -- name: list_schedules
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules
  WHERE name > :after AND (:job::text IS NULL OR job = :job) ORDER BY name LIMIT :limit;
 
@@ -917,7 +929,8 @@ UPDATE {prefix}schedules
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision;
 
 -- name: pause_again
 -- The word of who paused it last, though it had not been resumed yet.
@@ -927,7 +940,8 @@ UPDATE {prefix}schedules
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision;
 
 -- name: resume_schedule
 UPDATE {prefix}schedules
@@ -937,13 +951,15 @@ UPDATE {prefix}schedules
 RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered;
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision;
 
 -- name: active_schedules
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit FOR UPDATE;
 
 -- name: paused_because
@@ -1536,7 +1552,8 @@ SELECT schedule_id, occurrence, last_occurrence, outcome, run_id::text
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
        paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
        pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered
+       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
+       revision
   FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]);
 
 -- name: count_occurrences

@@ -109,6 +109,7 @@ class PostgresStore(Store):
             row = run_row(0, plan.schedule, plan.runs[0], jobs.get(plan.schedule.job), owns=True)
             row["key"] = None if slot is None else f"o/{slot}"
             row["cursor_at"], row["next_fire_at"] = plan.cursor, plan.next_fire_at
+            row["revision"] = plan.schedule.revision
             asked.append(row)
         if not asked:
             return set()

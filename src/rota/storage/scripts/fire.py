@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,6 +29,15 @@ class AlreadyFired(StorageError):
     """The ledger knows an occurrence that the cursor said was still to come."""
 
 
+class Broken(NamedTuple):
+    """A schedule that cannot be planned, as it was read, and why."""
+
+    id: int
+    cursor: datetime
+    revision: int
+    error: str
+
+
 @dataclass(frozen=True, slots=True)
 class Due:
     """Due schedules, their jobs, and the instant they were read at. `broken` rows could not be
@@ -36,7 +46,7 @@ class Due:
     now: datetime
     schedules: list[Schedule]
     jobs: dict[str, Job]
-    broken: list[tuple[int, datetime, str]]
+    broken: list[Broken]
     full: bool
 
 
@@ -88,7 +98,8 @@ class FireScript(Script):
                     raise Invalid(unreadable[row["job"]])
                 good.append(rows.checked_schedule(dict(row)))
             except Exception as fault:  # one corrupt row must not delay the others
-                broken.append((row["id"], row["next_fire_at"], str(fault)))
+                read = (row["id"], row["next_fire_at"], row["revision"])
+                broken.append(Broken(*read, str(fault)))
         return Due(now, good, known, broken, len(found) == limit)
 
     def next_fire_at(self) -> tuple[datetime, datetime | None]:
@@ -100,9 +111,12 @@ class FireScript(Script):
 
         return self.engine.look(read)
 
-    def park_schedules(self, broken: Sequence[tuple[int, datetime, str]]) -> None:
+    def park_schedules(self, broken: Sequence[Broken]) -> None:
         """Take schedules that cannot be planned out of the way, with the reason shown."""
-        parked = [{"id": id, "cursor_at": at, "error": error} for id, at, error in broken]
+        parked = [
+            {"id": one.id, "cursor_at": one.cursor, "revision": one.revision, "error": one.error}
+            for one in broken
+        ]
         self.engine.single("park_schedules", parked)
 
     def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
@@ -145,6 +159,7 @@ class FireScript(Script):
             "standing_cursors",
             id=[plan.schedule.id for plan in plans],
             cursor_at=[plan.cursor for plan in plans],
+            revision=[plan.schedule.revision for plan in plans],
         )
         standing = {id for (id,) in found}
         # Nobody else writes meanwhile: what stands now is what we move.
@@ -228,6 +243,7 @@ def advances(plans: Sequence[FirePlan]) -> list[Row]:
         {
             "id": plan.schedule.id,
             "cursor_at": plan.cursor,
+            "revision": plan.schedule.revision,
             "next_fire_at": plan.next_fire_at,
             "last_fired_at": plan.runs[-1].occurrence if plan.runs else None,
         }

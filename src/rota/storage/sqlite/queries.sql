@@ -24,10 +24,11 @@ SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
 
 -- name: standing_cursors
 -- Compare-and-set of the cursor, the comparing half: one that has moved was fired by another
--- process, and nothing is inserted. A plan that was made ahead waits if the clock was set back.
+-- process, or somebody edited the schedule, and nothing is inserted. A plan that was made ahead waits if the clock was set back.
 SELECT json_group_array(json_array(s.id)) AS "id,"
   FROM json_each(:rows) AS a JOIN {prefix}schedules AS s ON s.id = a.value ->> 0
- WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = a.value ->> 1 AND s.next_fire_at <= {now};
+ WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = a.value ->> 1
+   AND s.revision = a.value ->> 2 AND s.next_fire_at <= {now};
 
 -- name: advance_schedules
 UPDATE {prefix}schedules
@@ -38,7 +39,7 @@ UPDATE {prefix}schedules
 -- A schedule that cannot be planned leaves the due index, visibly, and delays nobody.
 UPDATE {prefix}schedules
    SET next_fire_at = NULL, error = :error, state = :error
- WHERE id = :id AND next_fire_at = :cursor_at
+ WHERE id = :id AND next_fire_at = :cursor_at AND revision = :revision
 RETURNING id;
 
 -- name: allocate_seqs
@@ -573,7 +574,7 @@ UPDATE {prefix}schedules
        misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
        starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
        retry = :retry, owner = :owner, state = :state, error = :error,
-       registered = :registered
+       registered = :registered, revision = revision + 1
  WHERE id = :id
 RETURNING *;
 
