@@ -64,7 +64,7 @@ class Attempt:
 
     @property
     def outcome(self) -> Outcome:
-        return self._outcome.result(30)
+        return self._outcome.result(60)
 
 
 def make_context(
@@ -138,7 +138,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def wait_until(happens: Callable[[], bool], seconds: float = 10.0) -> bool:
+def wait_until(happens: Callable[[], bool], seconds: float = 20.0) -> bool:
     """For ends of other processes, which nothing announces."""
     until = time.monotonic() + seconds
     while not happens():

@@ -47,7 +47,7 @@ def run_async(executor: PythonExecutor, function: Callable[..., Any]) -> tuple[C
     assert executor.start(context, done)
 
     def outcome() -> Outcome:
-        assert ended.wait(10)
+        assert ended.wait(20)
         return outcomes[0]  # type: ignore[no-any-return]
 
     return context, outcome
@@ -196,7 +196,7 @@ def test_a_stop_cancels_the_task(executor: PythonExecutor, reason: str, kind: st
         await asyncio.sleep(1000)
 
     context, outcome = run_async(executor, handler)
-    assert started.wait(10)
+    assert started.wait(20)
     context.stop(reason)
     assert outcome().kind == kind
 
@@ -211,7 +211,7 @@ def test_a_swallowed_cancel_is_still_an_early_end(executor: PythonExecutor) -> N
         return "partial"
 
     context, outcome = run_async(executor, handler)
-    assert started.wait(10)
+    assert started.wait(20)
     context.stop("stopping")
     assert outcome().kind == "released"
 
@@ -274,7 +274,7 @@ def test_closing_releases_what_runs_on_the_loop() -> None:
         await asyncio.sleep(1000)
 
     _, outcome = run_async(executor, handler)
-    assert started.wait(10)
+    assert started.wait(20)
     executor.close()
     assert outcome().kind == "released"
     assert executor.run(make_context(isolation="thread")).kind == "released"
