@@ -47,7 +47,9 @@ Begin = Callable[..., Attempt]
 
 
 @pytest.fixture
-def executor() -> Iterator[ShellExecutor]:
+def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[ShellExecutor]:
+    # A busy machine may keep a supervisor waiting that does what it is told.
+    monkeypatch.setattr("rota.executors.shell.executor.LATE_SECONDS", 60.0)
     made = ShellExecutor(kill_after=0.5)
     yield made
     made.close()
@@ -542,13 +544,25 @@ def test_a_process_that_never_stays_the_same_is_ended_too(
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_what_ends_by_itself_in_a_moment_may(begin: Begin) -> None:
-    attempt = begin(["sh", "-c", "(sleep 0.1; echo the rest) & echo first"])
+LINGERS = (
+    "import sys; sys.path.append({!r}); import rota.executors.supervisor as it; "
+    "it.LINGER_SECONDS = 60.0; it.main({})"
+)
+
+
+def test_what_ends_by_itself_in_a_moment_may(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that moment is on this machine: it begins when the command is gone."""
+    monkeypatch.setattr("rota.executors.shell.command.BOOT", LINGERS)
+    rest = "while kill -0 $$ 2> /dev/null; do sleep 0.01; done; echo the rest"
+    attempt = begin(["sh", "-c", f"({rest}) & echo first"])
     assert attempt.outcome.kind == "succeeded"
     assert attempt.port.lines == ["first", "the rest"]
 
 
-def test_a_command_may_end_by_itself_when_it_is_asked_to(begin: Begin) -> None:
+def test_a_command_may_end_by_itself_when_it_is_asked_to(
+    begin: Begin, executor: ShellExecutor
+) -> None:
+    executor.kill_after = 60.0
     attempt = begin(
         ["sh", "-c", "trap 'echo cleaned up; exit 0' TERM; echo pids $$; sleep 60 & wait"]
     )
