@@ -197,7 +197,7 @@ def test_no_statement_outlives_its_attempt(
     too_early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt that comes too early ends nothing; what begins after the stop has its time."""
-    monkeypatch.setattr(remote, "CLEANUP_SECONDS", 0.3)
+    monkeypatch.setattr(remote, "CLEANUP_SECONDS", 2.0)
     context = make_context(job="long")
     context._targets = f"duckdb:///{tmp_path / 'w.duckdb'}"
     served = Served(context)

@@ -21,8 +21,9 @@ TWICE = Retry(max_attempts=2, delay="0s")
 ENDS_LATER = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
     "WHERE ${ROTA_ATTEMPT} = 1) SELECT count(*) FROM n",
-    "duckdb": "SELECT count(*) FROM range(1000000000) a, range(1000000000) b "
-    "WHERE ${ROTA_ATTEMPT} = 1 AND a.range = -1",
+    # Of both sides, so that there is nothing to be decided before all pairs are made.
+    "duckdb": "SELECT count(*) FROM range(1000000000000) a, range(1000) b "
+    "WHERE ${ROTA_ATTEMPT} = 1 AND a.range + b.range = -1",
 }
 
 
