@@ -155,8 +155,11 @@ def test_a_hundred_reloads_leave_nothing_behind(tmp_path: Path) -> None:
     loader, modules = Loader(), []
 
     def reload(number: int) -> None:
-        write(tmp_path, "package/__init__.py", f"NUMBER = {number}\n")
-        write(tmp_path, "_helper.py", f"from package import NUMBER\nODD = {number % 2}\n")
+        package = write(tmp_path, "package/__init__.py", f"NUMBER = {number}\n")
+        text = f"from package import NUMBER\nODD = {number % 2}\n"
+        helper = write(tmp_path, "_helper.py", text)
+        for path in (package, helper):  # many kernels have one time for all of a few milliseconds
+            os.utime(path, ns=(number, number))
         text = f"import _helper\nthis = {number}\ndef run(): return (_helper.NUMBER, this)\n"
         path = write(tmp_path, "job.py", text)
         # Every other time only what lies beside it changes.
