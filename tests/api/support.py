@@ -17,11 +17,15 @@ import sqlalchemy
 
 import rota
 from rota.flow.events import NAMES, RunEvent
+from rota.flow.run import Execution
 from rota.model.run import Run
 from rota.storage.store import Store
 from rota.testing import Clock, Driver
 
 PATIENCE = 20.0
+# For tests that wait for a rescue. Where one write waited for long for another, a rescue waits for
+# one lease after it, and one more: with the usual lease that is longer than a test's patience.
+SHORT_LEASE = "1s"
 
 
 def wait_until(happens: Callable[[], object], what: str = "it") -> None:
@@ -93,6 +97,20 @@ class Gate:
 
     def open(self) -> None:
         self._open.set()
+
+
+def execution_of(app: rota.Rota, run_id: str) -> Execution:
+    """A run in the hands of the app's worker."""
+    assert app._service is not None
+    assert app._service.worker is not None
+    (found,) = [one for one in app._service.worker.executions() if one.run.id == run_id]
+    return found
+
+
+def run_out(execution: Execution, timeout: timedelta) -> None:
+    """Let a run that has begun have no more time than this: from its start, which was a while ago.
+    A machine that is too slow to begin it in so short a time has begun it all the same."""
+    execution.timeout = execution.context.timeout = timeout
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 import rota
 from tests.api import handlers
-from tests.api.support import PATIENCE, Driven, Gate, Watch, wait_until
+from tests.api.support import PATIENCE, SHORT_LEASE, Driven, Gate, Watch, wait_until
 
 
 def outcomes(app: rota.Rota, run_id: str) -> list[str]:
@@ -161,16 +161,17 @@ def test_a_coroutine_is_cancelled(app: rota.Rota, watch: Watch) -> None:
 def test_a_process_is_ended(app: rota.Rota, watch: Watch) -> None:
     app.job(isolation="process")(handlers.hang)
     app.start()
-    begun = time.monotonic()
     made = app.enqueue("hang")
     wait_until(lambda: app.storage.run(made.id).progress, "the handler's start")
     app.control.cancel(made.id, "wrong data")
     run = watch.end(made.id)
     assert (run.state, run.reason) == ("cancelled", "wrong data")
-    assert time.monotonic() - begun < PATIENCE
 
 
-def test_a_cancel_of_a_run_whose_worker_is_gone_is_done_by_rescue(app: rota.Rota) -> None:
+def test_a_cancel_of_a_run_whose_worker_is_gone_is_done_by_rescue(
+    make_app: Callable[..., rota.Rota],
+) -> None:
+    app = make_app(lease=SHORT_LEASE)
     watch = Watch(app)
 
     @app.job()

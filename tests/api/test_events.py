@@ -16,7 +16,7 @@ from rota.flow.events import NAMES, Events, RunEvent
 from rota.model.job import Job
 from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
-from tests.api.support import PATIENCE, Driven, Gate, Watch, wait_until
+from tests.api.support import PATIENCE, SHORT_LEASE, Driven, Gate, Watch, wait_until
 
 
 def test_a_run_that_works_tells_its_start_and_its_end(app: rota.Rota, watch: Watch) -> None:
@@ -77,7 +77,7 @@ def test_other_outcomes_have_their_own_names(driven: Driven) -> None:
 
 
 def test_a_run_that_rescue_ends_has_failed_too(make_app: Callable[..., rota.Rota]) -> None:
-    app = make_app(max_lost=1)
+    app = make_app(max_lost=1, lease=SHORT_LEASE)
     watch = Watch(app)
 
     @app.job()
@@ -316,6 +316,8 @@ def test_a_stop_does_not_wait_for_a_listener_that_never_returns(
     events, gate = Events(), Gate()
     events.on("job.started", lambda event: gate())
     events.start()
+    telling = events._thread
+    assert telling is not None
     told = RunEvent(name="j", run_id="r", attempt=1, scheduled_at=datetime(2026, 3, 1, tzinfo=UTC))
     events.emit("job.started", told)
     gate.wait()
@@ -324,7 +326,6 @@ def test_a_stop_does_not_wait_for_a_listener_that_never_returns(
     stop.start()
     stop.join(PATIENCE)
     assert not stop.is_alive()
-    telling = next(one for one in threading.enumerate() if one.name == "rota-events")
     gate.open()
     telling.join(PATIENCE)
     assert not telling.is_alive(), "nothing is told after a stop"

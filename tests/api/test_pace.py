@@ -19,7 +19,7 @@ import pytest
 
 import rota
 from rota.model.schedule import Schedule
-from tests.api.support import PATIENCE, plain, wait_until
+from tests.api.support import PATIENCE, SHORT_LEASE, plain, wait_until
 from tests.conformance.support import CONTROL
 
 MakeApp = Callable[..., rota.Rota]
@@ -90,7 +90,7 @@ def test_a_delay_schedule_goes_on_after_a_run_that_died(app: rota.Rota) -> None:
 
 
 def test_a_delay_schedule_goes_on_after_a_run_whose_worker_is_gone(make_app: MakeApp) -> None:
-    app = make_app(max_lost=1)
+    app = make_app(max_lost=1, lease=SHORT_LEASE)
     delayed(app)
     app.start(only=["scheduler"])
     lost = first_run(app)
