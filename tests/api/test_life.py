@@ -125,7 +125,7 @@ def test_a_worker_that_stops_says_so(app: rota.Rota) -> None:
     app.start()
     work.enqueue()
     assert begun.wait(PATIENCE)
-    assert states() == ["alive"]
+    wait_until(lambda: states() == ["alive"], "a row of its own")
     stop = threading.Thread(target=app.stop, kwargs={"grace": "20s"})
     stop.start()
     try:
@@ -262,7 +262,10 @@ def test_claims_stop_before_anything_else_does(make_app: Callable[..., rota.Rota
     assert app.control.run(second.id).state == "queued"
 
 
-def test_a_slow_loop_does_not_keep_the_others_from_stopping(app: rota.Rota) -> None:
+def test_a_slow_loop_does_not_keep_the_others_from_stopping(
+    app: rota.Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.flow.service.LOOP_STOP_SECONDS", 2 * PATIENCE)
     app.start()
     service = app._service
     assert service is not None
@@ -272,7 +275,7 @@ def test_a_slow_loop_does_not_keep_the_others_from_stopping(app: rota.Rota) -> N
     def slow() -> float:
         under_way()
         assert fire._thread is not None
-        fire._thread.join(5.0)  # less than a stop waits for one loop
+        fire._thread.join(PATIENCE)  # less than a stop waits for one loop
         seen.append(fire.alive)
         return 60.0
 
@@ -339,7 +342,7 @@ def test_no_more_handlers_run_at_once_than_there_are_slots(
     make_app: Callable[..., rota.Rota],
 ) -> None:
     app = make_app(slots=2)
-    guard, running, most = threading.Lock(), 0, 0
+    guard, running, most = threading.Condition(), 0, 0
 
     @app.job()
     def work(ctx: rota.Context) -> None:
@@ -347,7 +350,9 @@ def test_no_more_handlers_run_at_once_than_there_are_slots(
         with guard:
             running += 1
             most = max(most, running)
-        ctx.wait(0.01)
+            guard.notify_all()
+            assert guard.wait_for(lambda: most >= 2, PATIENCE), "it runs alone"
+        ctx.wait(0.01)  # long enough for one too many to come in
         with guard:
             running -= 1
 
@@ -357,7 +362,10 @@ def test_no_more_handlers_run_at_once_than_there_are_slots(
     assert most == 2
 
 
-def test_a_run_whose_worker_died_is_done_by_another(app: rota.Rota, watch: Watch) -> None:
+def test_a_run_whose_worker_died_is_done_by_another(make_app: Callable[..., rota.Rota]) -> None:
+    app = make_app(lease="3s")  # a rescue comes soon, and the other one has time for its work
+    watch = Watch(app)
+
     @app.job(max_attempts=1)
     def work(ctx: rota.Context) -> int:
         return ctx.attempt
@@ -493,7 +501,7 @@ def test_a_file_switches_the_scheduler_of_a_running_app(
     def tick() -> None: ...
 
     def occurrences() -> int:
-        return len(app.control.occurrences("tick"))
+        return len(app.control.occurrences("tick", limit=500))
 
     app.start()
     try:
