@@ -148,7 +148,7 @@ def test_a_short_delay_is_kept_by_a_running_app(app: rota.Rota, watch: Watch) ->
     app.start()
     begun = time.monotonic()
     run = watch.end(note.enqueue(delay="300ms").id)
-    assert 0.3 <= time.monotonic() - begun < PATIENCE
+    assert time.monotonic() - begun >= 0.3
     assert run.started_at is not None
     assert run.started_at >= run.due_at
 
@@ -272,7 +272,7 @@ class Running:
             self.now[tenant] += 1
             self.most[tenant] = max(self.most[tenant], self.now[tenant])
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self.most[tenant] >= company, timeout=10)
+            self._changed.wait_for(lambda: self.most[tenant] >= company, timeout=PATIENCE)
 
     def leave(self, tenant: str) -> None:
         with self._changed:
