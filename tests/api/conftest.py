@@ -11,7 +11,7 @@ import pytest
 import rota
 from rota.storage.store import open_store
 from rota.testing import Clock, Driver
-from tests.api.support import Driven, Watch
+from tests.api.support import PATIENCE, Driven, Watch
 from tests.support.postgres import Server
 
 ENGINES = ("sqlite", "postgres", "duckdb")
@@ -77,6 +77,13 @@ def app(make_app: Callable[..., rota.Rota]) -> rota.Rota:
 @pytest.fixture
 def watch(app: rota.Rota) -> Watch:
     return Watch(app)
+
+
+@pytest.fixture
+def awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may keep this process waiting for seconds: that is no sleep, after which a
+    worker gives up runs whose leases it could not renew."""
+    monkeypatch.setattr("rota.flow.renew.LOOK_SECONDS", PATIENCE)
 
 
 @pytest.fixture
