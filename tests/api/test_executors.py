@@ -7,6 +7,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from rota.flow.enqueue import new_run_ids
 from rota.flow.events import Events
 from rota.flow.settle import Settler
 from rota.flow.worker import Worker
+from rota.model.duration import parse_duration
 from rota.model.job import Job
 from rota.model.outcome import Outcome
+from rota.model.retry import Retry
 from rota.model.run import NewRun
 from rota.storage.store import open_store
-from tests.api.support import Watch, plain, wait_until
+from tests.api.support import SHORT_LEASE, Watch, plain, wait_until
 
 SOURCE = """
     import threading
@@ -32,7 +35,7 @@ SOURCE = """
     from rota.executors.protocol import Ask, Statement
     from rota.model.outcome import Outcome
 
-    begun = threading.Event()
+    begun, may_end = threading.Event(), threading.Event()
 
     class Tally:
         '''Does what the job's spec says, and keeps a row of every end.'''
@@ -49,6 +52,7 @@ SOURCE = """
                     begun.set()
                     context.on_stop(lambda reason: None)
                     context.wait(60)
+                    may_end.wait(60)
                     return Outcome(kind="cancelled")
                 case _:
                     return Outcome(kind="succeeded", result='"done"')
@@ -90,7 +94,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def app(package: Any, make_app: Callable[..., rota.Rota], database: str) -> rota.Rota:
     made = make_app(max_lost=1)
     for name in ("work", "fail", "wait", "broken", "rude", "asking"):
-        made.add_job(Job(name=name, executor="tally", spec={"does": name}))
+        retry = Retry(delay=timedelta(hours=1))
+        made.add_job(Job(name=name, executor="tally", spec={"does": name}, retry=retry))
     made.load()
     with plain(database) as connection:
         connection.execute("CREATE TABLE tally (run_id TEXT, state TEXT)")
@@ -126,7 +131,7 @@ def test_a_death_leaves_one_row_and_the_attempts_before_it_none(
     assert tally() == []
     run = app.storage.run(made.id)
     assert (run.state, run.failures) == ("waiting", 1)
-    # The retry waits for seconds; one more enqueue with a single attempt dies at once.
+    # The retry waits for an hour; one more enqueue with a single attempt dies at once.
     dying = app.enqueue("fail", max_attempts=1)
     assert watch.end(dying.id).state == "dead"
     assert tally() == [(dying.id, "dead")]
@@ -147,11 +152,13 @@ def test_a_cancel_while_it_runs_leaves_one_row(
     assert package.begun.wait(20)
     assert app.control.cancel(made.id).state == "running"
     assert tally() == []
+    package.may_end.set()
     assert watch.end(made.id).state == "cancelled"
     assert tally() == [(made.id, "cancelled")]
 
 
 def test_a_run_that_rescue_ends_leaves_one_row(app: rota.Rota, watch: Watch, tally: Tally) -> None:
+    app.settings = replace(app.settings, lease=parse_duration(SHORT_LEASE, "lease"))
     made = app.enqueue("work")
     (claimed,) = app.storage.claim(
         "gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20)
