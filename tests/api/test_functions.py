@@ -114,9 +114,11 @@ def test_the_row_is_the_one_that_python_writes(
         }
         texts = client.execute("SELECT args::text FROM rota_data.runs ORDER BY seq").fetchall()
         assert sorted(texts[0][0]) == sorted(texts[1][0]), "the same characters"
-        for one in (ours, theirs):  # the same relations between the instants
-            one["waits"] = one["due_at"] - one["created_at"]
-        assert abs(ours["waits"] - theirs["waits"]) < timedelta(seconds=5)
+        if "at" in options:
+            assert ours["due_at"] == theirs["due_at"]
+        else:  # the same relation between the instants
+            waits = [one["due_at"] - one["created_at"] for one in (ours, theirs)]
+            assert waits[0] == waits[1]
         assert (ours["queued_at"] is None) == (theirs["queued_at"] is None)
         assert ours["created_by"] == client.info.user
         assert ours["id"].version == theirs["id"].version == 7
@@ -279,7 +281,8 @@ def two(app: rota.Rota) -> tuple[str, str]:
         "queue_max": 2, "priority": 4, "owner": "me", "timezone": "Europe/Berlin",
     }  # fmt: skip
     for name in ("one", "two"):
-        app.schedule(name, job="anything", cron="0 3 * * *", **options)
+        # On a day that is none of most tests: nothing comes due between two of their lines.
+        app.schedule(name, job="anything", cron="0 3 29 2 *", **options)
     app.load()
     return "one", "two"
 
@@ -482,6 +485,7 @@ def test_a_pause_waits_for_a_resume_that_is_not_committed(
 
 
 def is_waiting(client: Connection) -> bool:
+    call(client, "pg_stat_clear_snapshot()")  # or it would only see who was there at the first look
     return bool(
         call(
             client,
