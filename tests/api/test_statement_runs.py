@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import rota
 from rota.flow.learn import Learn
 from rota.model.job import Job
@@ -135,8 +137,9 @@ def test_a_burst_of_wakes_is_one_look(make_app: MakeApp) -> None:
 
 
 def test_a_paused_run_stops_after_its_step_and_resume_does_the_rest_once(
-    make_app: MakeApp, tmp_path: Path
+    make_app: MakeApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("rota.executors.sql.sqlite.LOOKS", 600)  # each a tenth of a second
     there = tmp_path / "there.db"
     app = make_app(targets={"there": f"sqlite:///{there}"}, default_target="there")
     gate = sqlite3.connect(there, isolation_level=None)
