@@ -164,6 +164,7 @@ def test_a_viewer_reads_the_views_and_nothing_else(place: Place, app: rota.Rota)
     app.start()
     run_id = app.enqueue("work", {"note": "hush-hush"}).id
     assert ended(app, run_id).state == "succeeded"
+    wait_until(app.control.workers, "the row of the worker")
     with place.connect("viewer") as viewer:
         for view in VIEWS:
             rows = viewer.execute(f"SELECT * FROM {schema}.{view}").fetchall()
@@ -270,7 +271,9 @@ def test_a_process_works_as_worker(place: Place, app: rota.Rota) -> None:
     worker.start()
     try:
         assert worker.storage.migrate() == []
-        good, bad = (app.enqueue("work", {"note": note}).id for note in ("", "fail"))
+        good, bad = (
+            app.enqueue("work", {"note": note}, max_attempts=1).id for note in ("", "fail")
+        )
         assert ended(app, good).state == "succeeded"
         assert "told to" in str(ended(app, bad).error)
         worker.schedule("often", job="work", every="1h", first_run=app.control.now())
