@@ -14,7 +14,7 @@ from rota.errors import Unavailable
 from rota.flow import loop as loop_module
 from rota.flow.loop import Loop, stop_loops
 
-PATIENCE = 10.0
+PATIENCE = 30.0  # a bound for a broken build, never waited for in a working one
 
 
 class Steps:
@@ -108,6 +108,7 @@ def test_stop_waits_for_the_step_under_way_and_takes_no_more(loop: Loop, steps: 
     steps.wait()
     stopper = threading.Thread(target=loop.stop)
     stopper.start()
+    assert loop._stopping.wait(PATIENCE)
     go_on.set()
     stopper.join(PATIENCE)
     assert not stopper.is_alive()
