@@ -110,6 +110,7 @@ def write(file: Path, text: str, *, seconds_ago: float = 60.0) -> None:
 def test_the_scheduler_is_switched_by_its_file(
     file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(config, "SETTLED_SECONDS", 60.0)  # however slowly this test goes on
     write(file, "[scheduler]\nenabled = true", seconds_ago=100)
     enabled = Switch(True, file)
     assert enabled()
