@@ -35,6 +35,7 @@ BEGINNING = datetime(2025, 1, 1, tzinfo=UTC)
 FAR = datetime(8000, 1, 1, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
 ORIGIN = "jobs.d"
+PATIENCE = 60.0  # seconds: a bound for a broken build, never waited for in a working one
 # The one table that clients write.
 CONTROL = {"sqlite": "rota_control", "postgres": "rota.control", "duckdb": "_rota.control"}
 ME = Actor(by="operator", via="test")
@@ -118,7 +119,9 @@ class SqlitePlace(Place):
         return connection
 
     def autocommit(self) -> sqlite3.Connection:
-        opened = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        opened = sqlite3.connect(
+            self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+        )
         return self.keep(opened)
 
     def sqlalchemy(self) -> sqlalchemy.Engine:

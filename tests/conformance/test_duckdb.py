@@ -67,6 +67,7 @@ def test_who_waits_long_is_not_forgotten_when_others_come(
 
     door = SimpleNamespace(acquire=acquire, release=lambda: None)
     with monkeypatch.context() as patch, ThreadPoolExecutor(2) as threads:
+        patch.setattr("rota.storage.duckdb.engine.LONG_WAIT_SECONDS", 0.5)
         patch.setattr("rota.storage.duckdb.engine.time", clock)
         patch.setattr(engine.instance, "write_lock", door)
         for instant in (0.0, 10.0):
@@ -160,7 +161,7 @@ def beside(place: DuckdbPlace) -> Iterator[Callable[..., Any]]:
 def _waits(store: Store) -> bool:
     engine = store.engine
     assert isinstance(engine, DuckdbEngine)
-    return engine._waits_since is not None
+    return bool(engine._waits_since)
 
 
 def test_claims_at_the_same_time_take_different_runs(
@@ -389,11 +390,14 @@ def test_what_was_committed_before_a_kill_is_there_after_it(tmp_path: Path, comm
     with script(tmp_path, WRITE_FOR_EVER) as doomed:
         promised = [heard(doomed).split() for _ in range(commits)]
         doomed.send_signal(signal.SIGKILL)
+        # Nobody knows how far it came before it died; all that it said counts.
+        assert doomed.stdout is not None
+        promised += [line.split() for line in doomed.stdout]
     store = open_store(f"duckdb:///{tmp_path}/rota.duckdb")
     store.check_schema()
-    found = {run.id: run.state for run in all_runs(store)}
-    lost = [run_id for made in promised for run_id in made if run_id not in found]
-    assert len(lost) <= 5 * (commits // 10)  # those were pruned
+    found = {run_id for made in promised for run_id in made if store.run_ids(run_id, limit=1)}
+    lost = sum(map(len, promised)) - len(found)
+    assert lost <= 5 * (len(promised) // 10)  # those were pruned
     seqs = [run.seq for run in all_runs(store)]
     enqueue(store)
     assert all_runs(store)[-1].seq > max(seqs)
