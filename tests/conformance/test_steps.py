@@ -457,13 +457,28 @@ def test_what_a_step_sets_for_its_session_reaches_nobody_else(
 ) -> None:
     if effects.engine != "postgres":
         pytest.skip("a session of its own ends with the step")
+    effects.execute(
+        """CREATE TABLE seen AS SELECT '' AS path, '' AS timeout LIMIT 0;
+           CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql
+           AS $$ BEGIN
+               INSERT INTO public.seen VALUES
+                   (current_setting('search_path'), current_setting('statement_timeout'));
+               RETURN NULL;
+           END $$;
+           CREATE TRIGGER look AFTER INSERT ON rota_data.step_marks
+           FOR EACH ROW EXECUTE FUNCTION look()"""
+    )
     with store.step(key(run), LEASE) as step:
         step.connection.execute("SET search_path = nowhere")
-        step.connection.execute("SET statement_timeout = 1")
+        step.connection.execute("SET statement_timeout = '7min'")
         step.connection.execute("INSERT INTO public.effects (step) VALUES (1)")
         step.commit(StepDone())
     assert store.done_steps(run.seq) == {1}
-    assert store.run(run.id).state == "running"
+    assert effects.execute("SELECT * FROM seen") == [("pg_catalog", "0")]  # with the mark
+    engine: Any = store.engine
+    with engine._pool.lend() as session:
+        for name in ("search_path", "statement_timeout"):
+            assert [session.execute(f"SHOW {name}").fetchone()] == effects.execute(f"SHOW {name}")
 
 
 def test_a_deferred_constraint_fails_the_step(store: Store, place: Place, run: Claimed) -> None:
