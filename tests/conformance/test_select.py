@@ -10,7 +10,7 @@ from rota.errors import Invalid, RotaError, Unavailable
 from rota.model.limits import SELECT_BYTES, SELECT_COLUMNS, SELECT_ROW_BYTES
 from rota.model.views import VIEWS
 from rota.storage.store import Store
-from tests.conformance.support import Place, claim_one, enqueue, put_schedule, settle
+from tests.conformance.support import PATIENCE, Place, claim_one, enqueue, put_schedule, settle
 from tests.conformance.test_views import SCHEMAS
 
 ENDLESS = {
@@ -28,15 +28,17 @@ MANY = {
 
 
 def select(
-    store: Store, sql: str, *, limit: int = 100, seconds: float = 10
+    store: Store, sql: str, *, limit: int = 100, seconds: float = PATIENCE
 ) -> list[tuple[object, ...]]:
     return list(store.select(sql, limit=limit, seconds=seconds).rows)
 
 
 def test_every_view_is_known_by_its_bare_and_its_full_name(place: Place, store: Store) -> None:
     for view in VIEWS:
-        bare = store.select(f"SELECT * FROM {view}", limit=5, seconds=10)
-        full = store.select(f"SELECT * FROM {SCHEMAS[place.engine]}{view}", limit=5, seconds=10)
+        bare = store.select(f"SELECT * FROM {view}", limit=5, seconds=PATIENCE)
+        full = store.select(
+            f"SELECT * FROM {SCHEMAS[place.engine]}{view}", limit=5, seconds=PATIENCE
+        )
         assert bare.names == full.names
         assert len(bare.names) >= 3
 
@@ -66,9 +68,9 @@ def test_views_can_be_joined_counted_and_named_by_with(store: Store) -> None:
 
 
 def test_more_rows_than_the_limit_are_cut_and_told(place: Place, store: Store) -> None:
-    found = store.select(MANY[place.engine], limit=10, seconds=10)
+    found = store.select(MANY[place.engine], limit=10, seconds=PATIENCE)
     assert (len(found.rows), found.rows[-1], found.more) == (10, (10,), True)
-    assert not store.select(MANY[place.engine], limit=50, seconds=10).more
+    assert not store.select(MANY[place.engine], limit=50, seconds=PATIENCE).more
 
 
 TEXTS = {
@@ -81,7 +83,7 @@ TEXTS = {
 
 def test_an_answer_is_bounded_in_bytes_too(place: Place, store: Store) -> None:
     size = SELECT_ROW_BYTES // 2
-    found = store.select(TEXTS[place.engine].format(size=size, rows=50), limit=50, seconds=30)
+    found = store.select(TEXTS[place.engine].format(size=size, rows=50), limit=50, seconds=PATIENCE)
     assert found.more
     assert [row[0] for row in found.rows] == list(range(1, SELECT_BYTES // size))
     for size in (SELECT_ROW_BYTES + 2, 2 * SELECT_BYTES):
@@ -242,7 +244,7 @@ PLAIN = {
 
 def test_plain_functions_can_be_called(place: Place, store: Store) -> None:
     for sql in ("SELECT 1 AS a, 2 AS a", "SELECT lower('A') || 'b';", *PLAIN[place.engine]):
-        assert store.select(sql, limit=5, seconds=10).columns, sql
+        assert store.select(sql, limit=5, seconds=PATIENCE).columns, sql
 
 
 def test_names_of_with_and_recursion_are_not_refused(place: Place, store: Store) -> None:
@@ -275,7 +277,7 @@ def test_a_role_without_temporary_views_is_told_what_it_lacks(postgres_place: Pl
 
         address = Address(f"postgresql://{role}:x@{host}/{database}", prepare=False)
         with pytest.raises(Invalid, match="GRANT TEMPORARY"):
-            ask(address, "SELECT 1", schema="rota", limit=1, seconds=5)
+            ask(address, "SELECT 1", schema="rota", limit=1, seconds=PATIENCE)
     finally:
         postgres_place.execute(f"DROP ROLE IF EXISTS {role}")
 

@@ -9,9 +9,10 @@ import psycopg
 import pytest
 
 from rota.errors import StorageError
+from rota.storage.postgres import session as session_module
 from rota.storage.postgres.session import PREPARE_AT, Session, Statement
 from rota.storage.store import Store
-from tests.conformance.support import Place, alike, all_runs
+from tests.conformance.support import PATIENCE, Place, alike, all_runs
 
 HALF = Statement("half", "SELECT 10 / :by::int AS half")
 TOLD = b"NOTIFY told"
@@ -29,11 +30,18 @@ def session(store: Store, place: Place) -> Iterator[Session]:
         yield connection
 
 
+@pytest.fixture
+def heard_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is slow to say what follows is waited for."""
+    monkeypatch.setattr(session_module, "SAID_MILLISECONDS", int(1_000 * PATIENCE))
+
+
 def ask(session: Session, by: str, then: bytes | None = TOLD) -> list[tuple[Any, ...]]:
     return session.tuples(session.run(HALF, {"by": by}, then))
 
 
 @both
+@pytest.mark.usefixtures("heard_out")
 def test_what_follows_is_a_transaction_of_its_own(session: Session, uses: int) -> None:
     session.execute("LISTEN told")
     for _ in range(uses):
@@ -45,6 +53,7 @@ def test_what_follows_is_a_transaction_of_its_own(session: Session, uses: int) -
 
 
 @both
+@pytest.mark.usefixtures("heard_out")
 def test_an_error_is_the_statements_and_the_session_goes_on(session: Session, uses: int) -> None:
     for _ in range(uses):
         ask(session, "2")
@@ -54,6 +63,7 @@ def test_an_error_is_the_statements_and_the_session_goes_on(session: Session, us
 
 
 @both
+@pytest.mark.usefixtures("heard_out")
 def test_what_becomes_of_what_follows_is_nobodys_concern(session: Session, uses: int) -> None:
     for _ in range(uses):
         assert ask(session, "2", then=b"no SQL") == [(5,)]
@@ -84,15 +94,18 @@ def test_who_enqueues_does_not_wait_for_a_hint_that_takes_long(
     if place.engine != "postgres":
         pytest.skip("only PostgreSQL says anything")
     engine: Any = store.engine
-    monkeypatch.setattr(engine, "_told", lambda payload=None: b"SELECT pg_sleep(3)")
+    stranger, held_up = place.autocommit(), "SELECT pg_advisory_lock(7)"
+    stranger.execute(held_up)
+    monkeypatch.setattr(engine, "_told", lambda payload=None: held_up.encode())
     store.enqueue(alike(1))
     assert not engine._notifier.may_send()  # from now on it is left to the thread
     store.enqueue(alike(1))
     assert len(all_runs(store)) == 2
+    stranger.close()
 
 
 def test_a_session_is_closed_rather_than_waited_for(session: Session) -> None:
-    assert ask(session, "2", then=b"SELECT pg_sleep(3)") == [(5,)]
+    assert ask(session, "2", then=b"SELECT pg_sleep(600)") == [(5,)]
     assert session.closed
 
 

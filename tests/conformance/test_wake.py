@@ -14,7 +14,8 @@ SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working
 
 
 @pytest.fixture
-def woken(store: Store) -> Iterator[threading.Event]:
+def woken(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    monkeypatch.setattr("rota.storage.postgres.wake.VERIFY_SECONDS", SOON_SECONDS)
     assert store.has_wake_channel
     event = threading.Event()
     stop = store.listen(event.set)
