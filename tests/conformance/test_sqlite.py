@@ -53,6 +53,17 @@ def engine(store: Store) -> SqliteEngine:
     return store.engine
 
 
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """What tests before this one left is not collected now: neither may an interrupt be lost in
+    what ends there, nor a descriptor be closed; and what this one leaves is found soon."""
+    gc.disable()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
 # Interrupts
 
 
@@ -79,6 +90,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_an_interrupt_of_one_who_writes_for_others_is_his_alone(
     store: Store, engine: SqliteEngine
 ) -> None:
@@ -108,14 +120,6 @@ def test_an_interrupt_of_one_who_writes_for_others_is_his_alone(
     assert not any(isinstance(answer, KeyboardInterrupt) for answer in answers)
 
 
-@pytest.fixture
-def small_heap() -> Iterator[None]:
-    """To collect what the test left, and not to look at everything that was there before."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.mark.usefixtures("small_heap")
 def test_what_an_interrupt_left_behind_undoes_nothing_when_it_is_collected(
     store: Store, engine: SqliteEngine
@@ -133,6 +137,7 @@ def test_what_an_interrupt_left_behind_undoes_nothing_when_it_is_collected(
     assert 20 < number < EVERY_CALL - 1
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_a_read_that_was_interrupted_is_in_nobodys_way(store: Store) -> None:
     interrupt, run_id = Interrupt(), enqueue(store)
     with ThreadPoolExecutor(1) as thread:
@@ -267,6 +272,7 @@ def test_a_commit_that_can_be_read_only_after_its_hint_wakes_us(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of commits on Linux")
+@pytest.mark.usefixtures("small_heap")
 def test_a_watch_that_cannot_begin_leaves_no_descriptor(tmp_path: Path) -> None:
     def descriptors() -> set[str]:
         return set(os.listdir("/proc/self/fd"))
