@@ -2,15 +2,19 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import Cluster, Server, open_server
 
 # Two busy processors make any deadline a lie; `make test` tries the same examples every time.
-settings.register_profile("default-repeatable", deadline=None, derandomize=True)
-settings.register_profile("long", deadline=None, max_examples=2_000)
+TIMELESS: dict[str, Any] = {
+    "deadline": None, "suppress_health_check": [HealthCheck.too_slow],
+}  # fmt: skip
+settings.register_profile("default-repeatable", **TIMELESS, derandomize=True)
+settings.register_profile("long", **TIMELESS, max_examples=2_000)
 settings.load_profile("default-repeatable")
 
 for name in list(os.environ):
