@@ -18,7 +18,7 @@ from tests.conformance.support import (
     VirtualClock,
     put_job,
 )
-from tests.support.postgres import Server
+from tests.support.postgres import Server, memory_folder
 
 ENGINES = ("sqlite", "postgres", "duckdb")
 
@@ -42,10 +42,12 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def sqlite_place(tmp_path: Path, clock: VirtualClock) -> Iterator[Place]:
-    place = SqlitePlace(f"sqlite:///{tmp_path}/rota.db", clock)
-    place.open().migrate()
-    yield place
-    place.close()
+    # A thousand commits that wait for a busy disk would take longer than a test may.
+    with memory_folder(tmp_path) as folder:
+        place = SqlitePlace(f"sqlite:///{folder}/rota.db", clock)
+        place.open().migrate()
+        yield place
+        place.close()
 
 
 @pytest.fixture(scope="session")
