@@ -46,6 +46,9 @@ from tests.conformance.support import (
     tick,
 )
 
+# The first test of each engine waits until the crowd is there.
+pytestmark = pytest.mark.timeout(600)
+
 ROWS = 200_000
 FRESH_ID = {"sqlite": "lower(hex(randomblob(16)))", "postgres": "gen_random_uuid()"}
 FRESH_NAME = {"sqlite": FRESH_ID["sqlite"], "postgres": "gen_random_uuid()::text"}

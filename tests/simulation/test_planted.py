@@ -13,6 +13,9 @@ from tests.simulation.scenario import simulate
 
 SEEDS = 200
 
+# Some show only after many seeds.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
