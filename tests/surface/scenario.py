@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 
 import rota
 from rota.flow.events import RunEvent
+from tests.api.support import wait_until
 
 STARTED = ("alpha", "beta", "gamma", "delta", "epsilon")
 PAUSED, FAILED, DROPPED = ("alpha", "beta"), "delta", "epsilon"
@@ -69,6 +70,9 @@ def scenario(database: str | None = None) -> Iterator[tuple[rota.Rota, Told]]:
     app.start()
     try:
         ended.wait()
+        # A run may end before who fired it has counted that, and before the worker has said hello.
+        wait_until(lambda: app.counters.counts().fires == Told().fires, "the fires are counted")
+        wait_until(lambda: app.control.workers(), "the worker is known")
         for name in PAUSED:
             app.control.pause(name, WHY_PAUSED)
         app.control.drop(DROPPED, WHY_DROPPED)

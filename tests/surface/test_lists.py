@@ -13,6 +13,7 @@ from rota.cli import output
 from rota.cli.records import job_record
 from rota.flow.control import Control
 from rota.flow.enqueue import find_job
+from tests.api.support import wait_until
 from tests.surface.conftest import Cli, shop
 
 
@@ -129,8 +130,7 @@ def test_workers_say_whether_they_live(cli: Cli, database: str) -> None:
     app = shop()
     app.start(["worker"])
     try:
-        while not app.control.workers():
-            pass
+        wait_until(app.control.workers, "its first heartbeat")
         (worker,) = cli("workers", "--json").json
         assert worker["alive"] is True
         assert worker["jobs"] == ["broken", "chatty", "greet", "nightly"]

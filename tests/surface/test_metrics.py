@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -54,8 +55,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_story_is_told_by_each_metric(url: str) -> None:
+    began = time.time()
     with scenario(url) as (app, story):
         told = samples(Metrics(app))
+        lasted = time.time() - began
         runs = {(job, "dead" if job == FAILED else "succeeded"): 1.0 for job in story.jobs}
         assert of(told, "rota_runs_total") == runs
         assert of(told, "rota_runs_started_total") == {(): story.started}
@@ -66,7 +69,7 @@ def test_the_story_is_told_by_each_metric(url: str) -> None:
             ("skipped",): 0, ("dropped",): 0, ("coalesced",): 0, ("missed",): 0,
         }  # fmt: skip
         assert of(told, "rota_fire_lag_seconds_count") == {(): story.started}
-        assert of(told, "rota_fire_lag_seconds_sum")[()] < 60
+        assert of(told, "rota_fire_lag_seconds_sum")[()] < story.started * lasted
         statuses = {(status,): value for status, value in story.statuses.items()}
         assert of(told, "rota_schedules") == {
             ("DISABLED",): 0, ("FINISHED",): 0, ("BROKEN",): 0, **statuses,

@@ -70,6 +70,8 @@ def serving(
     try:
         app.start(parts)
         web.wait_ready()
+        if "worker" in parts:  # its first heartbeat comes when it comes
+            eventually(app.control.workers)
         yield Site(app, web)
     finally:
         app.stop(grace="1s")
