@@ -32,6 +32,7 @@ from rota.life import open_door
 from rota.model.schedule import Schedule
 from rota.sql.execute import Statements
 from rota.storage.protocol import Actor
+from tests.api.support import wait_until
 from tests.surface.conftest import Cli, environment, shop
 from tests.surface.test_up import Up
 
@@ -43,7 +44,7 @@ import rota
 
 app = rota.Rota()
 
-@app.job(every="1h", first_run="2020-01-01T00:00:00Z")
+@app.job(every="3650d", first_run="2020-01-01T00:00:00Z")
 def tick(ctx: rota.Context) -> None:
     ctx.logger.info("tick says %s", "hello")
 """
@@ -395,22 +396,38 @@ def test_who_says_nothing_is_sent_away(
     place: Path, door: server.Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "IDLE_SECONDS", 0.01)
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        assert go.wait(20)
+
+    door._loop.call_soon_threadsafe(hold)
+    assert held.wait(20)
     with closing(Raw(place)) as silent:
-        silent.send(b'{"call":')
+        silent.send(b'{"call":')  # it lies there when the time begins to count
+        go.set()
         assert silent.read() is None
 
 
 def test_who_does_not_take_the_answer_is_sent_away(
-    place: Path, raw: Raw, monkeypatch: pytest.MonkeyPatch
+    place: Path, door: server.Door, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = threading.Event()
+
+    def large(self: Control) -> dict[str, str]:
+        asked.set()
+        return {"large": "x" * 10_000_000}
+
     monkeypatch.setattr(server, "TAKE_SECONDS", 0.01)
-    monkeypatch.setattr(Control, "overview", lambda self: {"large": "x" * 10_000_000})
+    monkeypatch.setattr(Control, "overview", large)
+    assert "ok" in raw.ask(HELLO)
     with closing(Raw(place)) as lazy:
-        lazy.send(b'{"call": "overview"}\n')
-        lazy.send(HELLO + b"\n")
+        lazy.send(b'{"call": "overview"}\n' + HELLO + b"\n")
+        assert asked.wait(20)
         # The process lets go of what is left, so the line never ends.
-        while "ok" not in (raw.ask(HELLO) or {}):
-            pass
+        wait_until(lambda: len(door._clients) == 1, "it is sent away")
+        assert "ok" in raw.ask(HELLO)
         with pytest.raises((OSError, ValueError)):
             assert lazy.read() is not None
 
@@ -439,6 +456,7 @@ def test_a_call_that_was_begun_is_answered_before_the_door_closes(
         return {"answer": 42}
 
     monkeypatch.setattr(Control, "overview", slow)
+    monkeypatch.setattr(server, "STOP_SECONDS", 20.0)
     assert "ok" in raw.ask(HELLO)
     asking = threading.Thread(target=lambda: told.append(remote.overview()))
     asking.start()
@@ -513,6 +531,7 @@ def test_a_door_that_somebody_answers_at_is_left_alone(
     app: rota.Rota, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Listening(place)
+    monkeypatch.setattr(client, "HELLO_SECONDS", 20.0)
 
     def answer() -> None:
         sock, _ = other.socket.accept()
@@ -542,7 +561,7 @@ def test_a_door_where_nobody_answers_is_replaced(
     assert cli("jobs").code == 0
     app.start([])
     assert app.health["door"] is None
-    monkeypatch.setattr(client, "HELLO_SECONDS", 5.0)
+    monkeypatch.setattr(client, "HELLO_SECONDS", 20.0)
     found = knock(place)
     assert found is not None
     found.close()
@@ -638,9 +657,15 @@ def test_commands_reach_a_process_and_outlive_its_crash(cli: Cli) -> None:
     up = Up("shop:app")
     up.wait_for("tick", "succeeded in")
     process = up.process.pid
-    assert cli("workers", "--json").json[0]["pid"] == process
+
+    def workers() -> set[int]:
+        return {one["pid"] for one in cli("workers", "--json").json}
+
+    wait_until(workers, "its first heartbeat")
+    assert workers() == {process}
     done = cli("run", "tick", "--wait", "--json").json
     assert done["state"] == "succeeded"
+    wait_until(lambda: cli("logs", done["id"], "--json").json, "its line is written")
     followed = cli("logs", done["id"], "-f", "--json")
     assert json.loads(followed.out)["text"] == "tick says hello"
     assert cli("migrate", "--json").json["applied"] == []
@@ -660,7 +685,7 @@ def test_commands_reach_a_process_and_outlive_its_crash(cli: Cli) -> None:
     again = Up("shop:app")
     again.wait_for("tick", "succeeded in", run)
     assert cli("schedules", "--json").json[0]["paused_reason"] == "after the crash"
-    assert cli("workers", "--json").json[-1]["pid"] == again.process.pid
+    wait_until(lambda: again.process.pid in workers(), "its first heartbeat")
     code, _ = again.stop(signal.SIGTERM)
     assert code == 0
     assert not socket_left.exists()
