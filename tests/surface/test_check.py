@@ -157,7 +157,7 @@ def test_init_makes_jobs_that_check_and_run(cli: Cli, monkeypatch: pytest.Monkey
     assert checked["findings"] == []
     up = Up()
     try:
-        wait_until(lambda: "visits" in cli("jobs").out, "the start")
+        wait_until(lambda: {"visits", "cleanup"} <= set(cli("jobs").out.split()), "the start")
         for name in ("visits", "cleanup"):
             ran = cli("run", name, "--wait")
             assert ran.code == 0, ran.err

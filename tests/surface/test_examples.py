@@ -137,6 +137,7 @@ def test_labels_with_progress(app: rota.Rota) -> None:
     run(app, "import_orders")
     shown = run(app, "bake_labels")
     assert (shown.state, result(shown)) == ("succeeded", {"labels": 3})
+    wait_until(lambda: len(app.control.logs(shown.id)) >= 3, "its lines are written")
     lines = [line["text"] for line in app.control.logs(shown.id)]
     assert lines == [f"label for {one} is made" for one in ("croissant", "rye bread", "sourdough")]
     assert json.loads(shown.progress or "") == {"done": 3, "total": 3}
