@@ -195,7 +195,7 @@ def test_a_process_whose_clock_is_ahead(patient: Patient) -> None:
 
 
 def test_a_schedule_that_nobody_fires(patient: Patient) -> None:
-    patient.plant(put_schedule, ago=LONG_AGO)
+    patient.plant(lambda store: put_schedule(store, expr="1m"), ago=LONG_AGO)
     found = patient.worse("scheduler")
     assert "a schedule is due since 1h59m" in found["says"]
     assert "--only scheduler" in found["fix"]

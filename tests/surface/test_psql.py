@@ -58,7 +58,7 @@ def up(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     folder = tmp_path / "jobs.d"
     (folder / "report").mkdir(parents=True)
     (folder / "send.py").write_text(dedent(JOB))
-    (folder / "report" / "job.toml").write_text('schedule = "0 3 * * *"\n')
+    (folder / "report" / "job.toml").write_text('at = "2090-01-01T03:00:00Z"\n')
     (folder / "report" / "01_rows.sql").write_text("SELECT 42 AS answer;\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROTA_DATABASE", postgres_url)

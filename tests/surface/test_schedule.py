@@ -142,8 +142,8 @@ def test_an_edit_undoes_nobody_elses(
 
 
 def test_the_kinds_and_their_next_times(cli: Cli, store: Control) -> None:
-    told = cli("schedule", "often", "--job", "broken", "--every", "90s").out
-    assert told.startswith("schedule often is created: every 1m30s, next in 1 min 2")
+    told = cli("schedule", "often", "--job", "broken", "--every", "90m").out
+    assert told.startswith("schedule often is created: every 1h30m, next in 1 h 29 min (")
     once = cli("schedule", "once", "--job", "broken", "--at", "2030-01-01T00:00+01:00", "--json")
     assert once.json["next_fire_at"] == "2029-12-31T23:00:00+00:00"
     off = cli("schedule", "off", "--job", "broken", "--cron", "@daily", "--disabled")
