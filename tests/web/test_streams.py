@@ -163,7 +163,7 @@ def test_who_comes_back_misses_nothing(site: Site) -> None:
         with reading(client, "/events") as stream:
             _, mark, _ = stream.next()
             assert mark is not None
-        keeper = Reader(client, "/events")  # the store is read as long as somebody listens
+            keeper = Reader(client, "/events")  # the store is read as long as somebody listens
         for number in range(3):
             feed.tell("note", {"number": number})
         with reading(client, "/events", **{"Last-Event-ID": mark}) as stream:
