@@ -126,7 +126,7 @@ class Story:
             self.begin(command, args[1:], answer)
             return
         if args[0] in ("run", "enqueue"):
-            wait_until(lambda: args[1] in self.names(), f"the job {args[1]}")
+            wait_until(lambda: args[1] in self.names(well=True), f"the job {args[1]}")
         args = [self.run if one == "RUN" else one for one in args]
         again = args[0] in LOOKS or (args[0] == "sql" and is_query(args[-1]))
         look(command, answer, lambda: self.answer(args), again)
@@ -177,8 +177,10 @@ class Story:
         """How often the running processes took another version of a job."""
         return sum(f"job {job} changed" in line for up in self.ups for line in up.lines)
 
-    def names(self) -> list[str]:
-        return [one["name"] for one in self.cli("jobs", "--json").json]
+    def names(self, *, well: bool = False) -> list[str]:
+        """The jobs; `well`: of which all files have been read, and make sense."""
+        found = self.cli("jobs", "--json").json
+        return [one["name"] for one in found if not (well and one["error"])]
 
     def state(self) -> str:
         return str(self.cli("show", self.run, "--json").json["run"]["state"])
