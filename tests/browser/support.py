@@ -103,7 +103,6 @@ def running(
     """`rota up` in a folder, until the block ends. `local`: with --open-local."""
     environment = os.environ | {
         "PYTHONPATH": f"{ROOT / 'src'}:{app.parent}",
-        "ROTA_LEASE": "3s",  # a cancel is heard of when a lease is renewed
         "ROTA_GRACE": "1s",
         **({} if database is None else {"ROTA_DATABASE": database}),
     }

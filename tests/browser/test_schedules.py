@@ -111,7 +111,9 @@ def test_the_title_of_a_time_tells_it_on_the_clock_of_the_schedule(
 
 
 def test_the_next_ten_times_and_the_ledger_are_there(site: Site, new_tab: Opening) -> None:
-    tab = new_tab(site, "operator").open("/schedules/daily%2Freport")
+    told = {"cron": "30 6 * * 1-5", "starts_at": "2090-01-01T00:00:00Z"}
+    site.post("/schedules", name="one/day", job="greet", **told)
+    tab = new_tab(site, "operator").open("/schedules/one%2Fday")
     expect(tab.page.locator(".times li")).to_have_count(10)
     expect(tab.page.get_by_text("It has not been due yet")).to_be_visible()
     tab.page.get_by_role("button", name="Ask").click()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Opening
-from tests.browser.support import Site
+from tests.browser.support import SECONDS, Site
 
 SCREENS = (
     "Overview", "Timeline", "Schedules", "Runs", "Jobs", "Queues", "Workers", "Dead letters",
@@ -89,13 +89,13 @@ def test_on_a_phone_the_menu_opens(site: Site, new_tab: Opening) -> None:
 
 
 def test_files_are_kept_for_ever_and_the_page_is_asked_for_again(site: Site) -> None:
-    page = httpx.get(site.url)
+    page = httpx.get(site.url, timeout=SECONDS)
     assert page.headers["cache-control"] == "no-cache"
-    again = httpx.get(site.url, headers={"If-None-Match": page.headers["etag"]})
+    again = httpx.get(site.url, headers={"If-None-Match": page.headers["etag"]}, timeout=SECONDS)
     assert again.status_code == 304
     found = re.search(r'src="(/static/[0-9a-f]{16}/main\.js)"', page.text)
     assert found
-    script = httpx.get(site.url + found[1].replace("main.js", "parts/shell.js"))
+    script = httpx.get(site.url + found[1].replace("main.js", "parts/shell.js"), timeout=SECONDS)
     assert script.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert script.headers["content-type"].startswith("text/javascript")
     assert script.headers["content-encoding"] == "gzip"
@@ -105,10 +105,10 @@ def test_files_are_kept_for_ever_and_the_page_is_asked_for_again(site: Site) -> 
     "name", ["../files.py", "..%2ffiles.py", "index.html", "vendor/VENDOR.toml", ""]
 )
 def test_nothing_but_the_files_of_the_dashboard_is_served(site: Site, name: str) -> None:
-    found = re.search(r"/static/[0-9a-f]{16}/", httpx.get(site.url).text)
+    found = re.search(r"/static/[0-9a-f]{16}/", httpx.get(site.url, timeout=SECONDS).text)
     assert found
-    assert httpx.get(f"{site.url}{found[0]}{name}").status_code == 404
-    assert httpx.get(f"{site.url}/static/{'0' * 16}/main.js").status_code == 404
+    for path in (f"{found[0]}{name}", f"/static/{'0' * 16}/main.js"):
+        assert httpx.get(site.url + path, timeout=SECONDS).status_code == 404, path
 
 
 def test_whatever_goes_wrong_in_a_page_fails_its_test(site: Site, new_tab: Opening) -> None:
