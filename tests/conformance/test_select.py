@@ -101,6 +101,12 @@ def test_a_query_that_takes_too_long_is_stopped(place: Place, store: Store) -> N
     assert select(store, "SELECT 1") == [(1,)]
 
 
+@pytest.mark.parametrize("place", ["duckdb"], indirect=True)
+def test_a_query_is_stopped_also_when_its_time_is_over_before_it_begins(store: Store) -> None:
+    with pytest.raises(Unavailable, match="took longer"):
+        select(store, ENDLESS["duckdb"], seconds=0.000_001)
+
+
 WRITES = (
     "DELETE FROM {runs}", "UPDATE {runs} SET state = 'dead'", "DROP TABLE {runs}",
     "CREATE TABLE t (i INTEGER)", "INSERT INTO {runs} DEFAULT VALUES", "COMMIT",

@@ -33,6 +33,7 @@ _TYPES = {
     "VARCHAR": TEXT, "UUID": TEXT, "BOOLEAN": BOOLEAN, "DOUBLE": NUMBER, "FLOAT": NUMBER,
     "TIMESTAMP WITH TIME ZONE": INSTANT, "TIMESTAMP": INSTANT, "JSON": JSON,
 }  # fmt: skip
+AGAIN_SECONDS = 0.1
 _ONLY = "only a single SELECT over Rota's views can be asked here"
 
 
@@ -40,12 +41,15 @@ def select(
     cursor: duckdb.DuckDBPyConnection, sql: str, *, schema: str, limit: int, seconds: float
 ) -> Result:
     """The first rows of a query. The cursor is not fit for anything else afterwards."""
-    late = threading.Event()
+    late, over = threading.Event(), threading.Event()
 
     def stop() -> None:
+        """Again and again: an interrupt between two statements ends nothing."""
         late.set()
-        with suppress(duckdb.Error):
-            cursor.interrupt()
+        while not over.is_set():
+            with suppress(duckdb.Error):
+                cursor.interrupt()
+            over.wait(AGAIN_SECONDS)
 
     try:
         _check(cursor, sql, f"_{schema}")
@@ -59,7 +63,9 @@ def select(
             check_columns(len(described))
             found = cursor.execute(_sized(sql, len(described), limit)).fetchall()
         finally:
+            over.set()
             timer.cancel()
+            timer.join()
     except duckdb.Error as fault:
         if late.is_set() or isinstance(fault, duckdb.InterruptException):
             raise Unavailable(
