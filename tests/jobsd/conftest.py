@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 import rota
-from tests.jobsd.support import Jobs, Served
+from rota.jobsd import folder as folders
+from tests.jobsd.support import PATIENCE, Jobs, Served
+
+
+@pytest.fixture(autouse=True)
+def known_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python files say, however slow the machine is that imports them."""
+    monkeypatch.setattr(folders, "START_SECONDS", PATIENCE)
 
 
 @pytest.fixture
