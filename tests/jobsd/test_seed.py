@@ -28,7 +28,7 @@ def test_the_seeds_folder_runs_on_a_duckdb_target(jobs: Jobs, tmp_path: Path) ->
         targets={"w": f"duckdb:///{tmp_path / 'w.duckdb'}"},
         default_target="w",
     )
-    app.start()
+    app.start(["worker"])  # its schedule is every quarter of an hour: none may pass here
     try:
         good, bad = ended(app, "accounting"), ended(app, "daily_sync")
         assert (good.state, good.error) == ("succeeded", None)
@@ -59,7 +59,7 @@ def test_jobs_on_a_duckdb_store_read_their_own_history(jobs: Jobs, tmp_path: Pat
     alert = "SELECT count(*) FROM _rota.job_runs WHERE status = 'success' AND file_name IS NULL"
     jobs.sql("alert", "schedule = false", **{"01": alert})
     app = rota.Rota(f"duckdb:///{tmp_path / 'w.duckdb'}", jobs_dir=str(jobs.root))
-    app.start()
+    app.start(["worker"])
     try:
         assert ended(app, "accounting").state == "succeeded"
         told = ended(app, "alert")
