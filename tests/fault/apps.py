@@ -27,12 +27,15 @@ def tell(*words: object) -> None:
 
 
 def ticks() -> rota.Rota:
-    """Many schedules of one second."""
+    """Many schedules of one second; it tells of its first run."""
     app = _app(slots=20)
+    told = threading.Event()
 
     @app.job()
     async def tick(ctx: rota.Context) -> None:
-        pass
+        if not told.is_set():
+            told.set()
+            tell("tick", os.getpid())
 
     for number in range(int(os.environ["ROTA_TEST_SCHEDULES"])):
         app.schedule(f"tick-{number}", job="tick", every="1s", overlap="allow", catch_up="all")
@@ -40,14 +43,14 @@ def ticks() -> rota.Rota:
 
 
 def sleeper() -> rota.Rota:
-    """A job that takes as long as it is told to, under a short lease."""
+    """A job that takes until a file is there, under a short lease."""
     app = _app(lease="2s", slots=2)
 
     @app.job(max_attempts=1)
-    def sleep(ctx: rota.Context, seconds: float) -> str:
+    def sleep(ctx: rota.Context, until: str) -> str:
         tell("start", ctx.run_id, ctx.attempt, os.getpid())
-        if ctx.attempt == 1:
-            time.sleep(seconds)
+        while ctx.attempt == 1 and not os.path.exists(until):
+            time.sleep(0.01)
         tell("end", ctx.run_id, ctx.attempt, os.getpid())
         return f"attempt {ctx.attempt}"
 
@@ -72,7 +75,7 @@ def stubborn() -> rota.Rota:
 def _stubborn() -> rota.Rota:
     app = _app(slots=1)
     app.job(timeout="4s", max_attempts=1)(hang)
-    app.job()(after)
+    app.job(isolation="process")(after)
     return app
 
 
@@ -110,7 +113,7 @@ def commands() -> rota.Rota:
     command = [sys.executable, "-I", "-S", "-c", TOLD_FAMILY, told]
     family = Job(name="family", executor="shell", spec={"command": command}, retry=ONCE)
     app.add_job(family)
-    app.add_job(replace(family, name="brief", timeout=timedelta(seconds=3)))
+    app.add_job(replace(family, name="brief", timeout=timedelta(seconds=5)))
 
     @app.job()
     def fork(ctx: rota.Context) -> int:

@@ -12,7 +12,7 @@ from rota.model.limits import PAGE
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.storage.store import Store, open_store
-from tests.fault.harness import processes
+from tests.fault.harness import Process, processes
 
 
 def fired(store: Store, schedule_id: int) -> list[datetime]:
@@ -40,14 +40,22 @@ def tick(store: Store, database: str, *, schedules: int, seconds: float, kills: 
     with processes("ticks", database, 2, ROTA_TEST_SCHEDULES=str(schedules)) as running:
         luck = random.Random(7)
         pauses = seconds / (2 * kills + 1)
+        wait_for_ticks(running)
         over.wait(pauses)
         for victim in luck.sample(running * kills, 2 * kills):
             victim.kill()
             victim.start()
             over.wait(pauses)
+        wait_for_ticks(running)  # whoever has just been born would not hear that it is to stop
         codes = [process.stop() for process in running]
     assert codes == [0, 0]
     check(store, schedules)
+
+
+def wait_for_ticks(running: list[Process]) -> None:
+    """Until each of them has had a run, since it was started last."""
+    for process in running:
+        process.wait_line("tick", process.popen.pid)
 
 
 def check(store: Store, schedules: int) -> None:
@@ -84,11 +92,12 @@ def test_each_second_gets_exactly_one_run_though_the_only_process_is_killed(
     over = threading.Event()  # never set: a wait that keeps the time between kills
     luck = random.Random(7)
     with processes("ticks", database, 1, ROTA_TEST_SCHEDULES=str(schedules)) as (process,):
+        wait_for_ticks([process])
         for _ in range(kills):
             over.wait(luck.uniform(1, 4))
             process.kill()
             process.start()
-        over.wait(4)
+        wait_for_ticks([process])
         assert process.stop() == 0
     store = open_store(database)
     store.check_schema()

@@ -8,7 +8,8 @@ from pathlib import Path
 import rota
 from rota.model.run import Run
 from rota.storage.store import Store
-from tests.fault.harness import processes
+from tests.fault.campaign import until
+from tests.fault.harness import PATIENCE, processes
 
 
 def wait_for(store: Store, run_id: str, *states: str) -> Run:
@@ -35,17 +36,19 @@ def outcomes(store: Store, run: Run) -> list[str]:
 
 
 def test_a_worker_frozen_past_its_lease_cannot_settle_when_it_wakes(
-    store: Store, database: str
+    store: Store, database: str, tmp_path: Path
 ) -> None:
+    over = tmp_path / "over"
     with processes("sleeper", database, 1) as (frozen,):
         frozen_pid = str(frozen.popen.pid)
         _ready(store)
-        run_id = enqueue(database, "sleep", seconds=3.0)
+        run_id = enqueue(database, "sleep", until=str(over))
         frozen.wait_line("start", run_id, 1)
         frozen.signal(signal.SIGSTOP)
         with processes("sleeper", database, 1) as (other,):
             other.wait_line("end", run_id, 2)
             done = wait_for(store, run_id, "succeeded")
+            over.touch()
             frozen.signal(signal.SIGCONT)
             frozen.wait_line("end", run_id, 1, frozen_pid)
             assert frozen.stop() == 0
@@ -73,6 +76,8 @@ def test_a_handler_stuck_in_c_is_killed_with_its_children_and_frees_its_slot(
 ) -> None:
     with processes("stubborn", database, 1) as (worker,):
         _ready(store)
+        # A child that has been used is there at once: none of the timeout goes by with its start.
+        wait_for(store, enqueue(database, "after"), "succeeded")
         hang, after = enqueue(database, "hang"), enqueue(database, "after")
         dead = wait_for(store, hang, "dead")
         assert wait_for(store, after, "succeeded").result == '"ran"'
@@ -90,6 +95,7 @@ def test_a_second_signal_ends_the_process_at_once(store: Store, database: str) -
         run_id = enqueue(database, "poison")
         worker.wait_line("start", run_id, 1)
         worker.signal(signal.SIGTERM)
+        until(lambda: store.list_workers(limit=1)[0]["slots"] == 0, "it is stopping", PATIENCE)
         # A terminal or a supervisor may send one signal twice: only a later one counts.
         threading.Event().wait(1.0)
         worker.signal(signal.SIGTERM)
