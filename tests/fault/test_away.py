@@ -30,7 +30,7 @@ def test_an_attempt_that_its_worker_stopped_for_the_lease_is_counted_as_lost(
     weather = Weather(database)
     store = open_store(database, probe=weather, pool_size=16)
     store.migrate()
-    app = rota.Rota(database, storage=store, lease="1s", slots=2)
+    app = rota.Rota(database, storage=store, lease="3s", slots=2)
     begun, stopped = threading.Event(), threading.Event()
 
     @app.job()
