@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import rota
 from rota.flow import rescue
 from rota.flow.events import NAMES, RunEvent
+from rota.flow.loop import Loop
 from rota.flow.prune import Prune
 from rota.storage.store import open_store
 from tests.fault.client import Client
@@ -45,6 +47,7 @@ def serve(
     notebook = Notebook(notes, name)
     os.environ["ROTA_TEST_DATABASE"] = database
     told_to_stop = hear_stop()
+    tell_turns(notebook, os.environ.get("ROTA_TEST_TURNS", "").split())
     with weaken(os.environ.get("ROTA_TEST_WEAKEN")), scripts_have_points():
         try:
             store = open_store(
@@ -71,6 +74,34 @@ def serve(
         app.stop()
     notebook.write("down")
     return 0
+
+
+def tell_turns(notebook: Notebook, names: Sequence[str]) -> None:
+    """ROTA_TEST_TURNS="claim rescue": write down when each turn of these loops began, whether it
+    failed, and the pause after it."""
+    if not names:
+        return
+    take_turn, pause_after = Loop._take_turn, Loop._pause_after
+    began: dict[str, float] = {}
+
+    def told(loop: Loop, pause: float, *, failed: bool) -> float:
+        if loop.name in names:
+            at = began[loop.name]
+            notebook.write("turn", loop=loop.name, began=at, failed=failed, pause=pause)
+        return pause
+
+    def take_told_turn(loop: Loop) -> None:
+        began[loop.name], step = time.monotonic(), loop.step
+        loop.step = lambda: told(loop, step(), failed=False)
+        try:
+            take_turn(loop)
+        finally:
+            loop.step = step
+
+    Loop._take_turn = take_told_turn  # type: ignore[method-assign]
+    Loop._pause_after = lambda loop, fault: told(  # type: ignore[method-assign]
+        loop, pause_after(loop, fault), failed=True
+    )
 
 
 def hear_stop() -> Callable[[float], bool]:
