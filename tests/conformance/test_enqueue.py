@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from rota.errors import StorageError
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -117,6 +118,20 @@ def test_the_same_bulk_again_inserts_nothing(
     first = store.enqueue(told)
     assert store.enqueue(told) == first
     assert [run.id for run in all_runs(store)] == list(told.ids)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_numbers_that_were_given_out_before_are_told_and_nothing_is_lost(
+    store: Store, place: Place, count: int
+) -> None:
+    """After a restore, or on a replica that became the server: sequences are not replicated."""
+    if place.engine != "postgres":
+        pytest.skip("the others count by their rows")
+    ids = enqueue_many(store, 3)
+    place.execute("SELECT setval('rota_data.runs_seq', 1, false)")
+    with pytest.raises(StorageError, match="runs_pkey"):
+        enqueue_many(store, count)
+    assert [run.id for run in all_runs(store)] == ids
 
 
 def test_a_repeat_does_not_bring_back_a_run_that_went_on(store: Store) -> None:

@@ -12,6 +12,7 @@ from rota.model.job import Job
 from rota.model.retry import ONCE
 from rota.model.schedule import Schedule
 from rota.storage.engine import Row
+from rota.storage.protocol import Broken
 from rota.storage.scripts.claim import LogLine
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -189,7 +190,7 @@ def test_what_is_wrong_is_found(store: Store, clock: VirtualClock, place: Place)
     store.pause_schedule("paused", "for a while", ME)
     broken = store.schedule_named("broken")
     assert broken.next_fire_at is not None
-    store.park_schedules([(broken.id, broken.next_fire_at, "it makes no sense")])
+    store.park_schedules([Broken(broken.id, broken.next_fire_at, 0, "it makes no sense")])
     store.put_jobs([Job(name="bad", error="its file is broken")])
     enqueue_many(store, 2)
     claim_one(store)

@@ -11,7 +11,7 @@ import pytest
 from rota.errors import Unknown
 from rota.flow.control import Control
 from rota.flow.events import Events
-from rota.flow.fire import Fire
+from rota.flow.fire import REFUSED_PAUSE, Fire
 from rota.flow.promote import Promote
 from rota.flow.settle import Settler
 from rota.model.job import Job
@@ -20,6 +20,7 @@ from rota.model.retry import ONCE, Retry
 from rota.model.run import Claimed, Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.protocol import Broken
+from rota.storage.scripts.fire import NOTHING_FIRED
 from rota.storage.store import Store
 from tests.conformance.support import ME, Place, VirtualClock
 
@@ -648,6 +649,33 @@ def ahead(world: World, max_fires_per_tick: int = 0) -> Fire:
         pace=3600.0,
         max_fires_per_tick=max_fires_per_tick,
     )
+
+
+def test_who_is_behind_does_not_plan_ahead(world: World) -> None:
+    """What is due in a moment is newer than what is due, and must not be taken for it."""
+    for name, first in (("late", "10s"), ("later", "20s"), ("soon", "30.01s")):
+        begin = world.clock.after(first)
+        world.store.put_schedule(
+            Schedule(name=name, job="job", kind="every", expr="1h", first_run=begin), ME
+        )
+    world.clock.advance("30s")
+    fire = ahead(world)
+    fire.batch = 1
+    assert [fire.step(), fire.step()] == [0.0, 0.0]
+    assert len(world.runs()) == 2
+
+
+def test_a_schedule_that_somebody_holds_is_tried_again_without_haste(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put()
+    world.clock.advance("1m")
+    fire = Fire(world.store, monotonic=lambda: 0.0, fired=lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "fire", lambda plans, jobs: NOTHING_FIRED)
+        assert fire.step() == REFUSED_PAUSE
+    fire.step()
+    assert len(world.runs()) == 1
 
 
 def test_what_is_planned_ahead_fires_at_its_instant_and_not_before(world: World) -> None:

@@ -30,6 +30,7 @@ BATCH = 1_000
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
 OFF_PAUSE = 1.0  # switched off: how long until it is asked again
+REFUSED_PAUSE = 0.05  # somebody holds a schedule that is due: how long until it is tried again
 LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is made again
 MOST_RUNS = 1_000  # in one transaction
 
@@ -38,7 +39,7 @@ class Fire:
     """`fired` is told when runs were made. `pace` is the longest sleep between two looks.
 
     With `look_ahead` what comes due next is read and planned that many seconds before, and at the
-    instant itself only written: the cursor is compared then, so an edit meanwhile still wins."""
+    instant itself only written: cursor and revision are compared then, so that an edit wins."""
 
     def __init__(
         self,
@@ -112,15 +113,14 @@ class Fire:
             full = self.limited and (due.full or room <= 0)
             self.coming = Coming(plans, due.jobs, self.monotonic() + left, full)
             return min(left, self.pace)
-        if plans:
-            self._fire(plans, due.jobs)
+        refused = bool(plans) and not self._fire(plans, due.jobs)
         if due.full or room <= 0:
             # Behind: every other tick takes the newest, so that a long catch-up never keeps
             # those waiting that are on time.
             self.newest = not self.newest
-            return self._rest() if self.limited else 0.0
+            return self._rest() if self.limited else REFUSED_PAUSE * refused
         self.newest = False
-        return self._until_next()
+        return max(self._until_next(), REFUSED_PAUSE * refused)
 
     def _rest(self) -> float:
         """Between two ticks of which each fired as much as it may: no wake shortens it."""
@@ -147,7 +147,8 @@ class Fire:
                 break  # the others are due at the next tick
         return plans, room
 
-    def _fire(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> None:
+    def _fire(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> bool:
+        """False if none of them was carried out: others fired, edited or hold what they are of."""
         traced = Traced(plans)
         try:
             fired = self.storage.fire(traced.plans, jobs)
@@ -158,6 +159,7 @@ class Fire:
             self.fired()
         if fired.outcomes:
             self.counters.fired(fired.outcomes, self._lags(plans, fired))
+        return bool(fired.moved)
 
     def _lags(self, plans: list[FirePlan], fired: Fired) -> list[float]:
         """How long after its instant each occurrence was fired."""

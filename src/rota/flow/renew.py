@@ -62,7 +62,7 @@ class Renew:
             if seq not in kept:
                 one.stop("lost")
                 continue
-            one.leased_at = now
+            one.leased_at = max(one.leased_at, now)
             if kept[seq].cancel_requested:
                 one.stop("cancelled")
 

@@ -176,6 +176,8 @@ class Execution:
                 return Outcome(kind="timed_out", error=f"timed out after {limit}")
             case "cancelled":
                 return Outcome(kind="cancelled", reason="cancelled while running")
+            case "lost" if self.started_at is None:
+                return Outcome(kind="released", reason="its lease ran out before it began")
             case "lost":
                 return Outcome(kind="lost", error="the lease was lost")
             case _:
@@ -195,7 +197,9 @@ class Execution:
                 if not self.owner.storage.renew([ours], self.owner.lease):
                     self.stop("lost")
                     raise Conflict(f"the lease of run {self.run.id} was lost")
-                self.leased_at = asked_at
+                self.leased_at = max(
+                    self.leased_at, asked_at
+                )  # of two answers the later may be old
             case "lock":
                 name = check_key(params["name"], "lock")
                 return self.owner.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])

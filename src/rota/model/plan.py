@@ -38,7 +38,8 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`cursor` is what the schedule's row must still say for any of this to happen."""
+    """`cursor` is what the schedule's row must still say for any of this to happen, and it must
+    not have been edited."""
 
     schedule: Schedule
     cursor: datetime

@@ -32,6 +32,7 @@ from rota.storage.scripts.steps import StepKey
 
 __all__ = [
     "Actor",
+    "Broken",
     "Due",
     "Figures",
     "Fired",

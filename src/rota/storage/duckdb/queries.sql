@@ -26,13 +26,14 @@ SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
 
 -- name: standing_cursors
 -- Compare-and-set of the cursor, the comparing half: one that has moved was fired by another
--- thread, or somebody edited the schedule, and nothing is inserted. A plan that was made ahead waits if the clock was set back.
+-- thread, or somebody edited the schedule, and nothing is inserted. A plan that was made ahead waits
+-- if the clock was set back.
 SELECT s.id
   FROM (SELECT unnest(from_json_strict(:rows,
                 '[{"id": "BIGINT", "cursor_at": "TIMESTAMPTZ", "revision": "BIGINT"}]'),
                recursive := true)) AS a
   JOIN {prefix}schedules AS s
-    ON s.id = a.id AND s.next_fire_at = a.cursor_at AND s.revision = a.revision
+    ON s.id = a.id AND s.next_fire_at = a.cursor_at AND s.revision IS NOT DISTINCT FROM a.revision
  WHERE s.enabled AND NOT s.paused AND s.next_fire_at <= {now};
 
 -- name: advance_schedules
@@ -50,7 +51,7 @@ UPDATE {prefix}schedules AS s
   FROM (SELECT unnest(from_json_strict(:rows,
                 '[{"id": "BIGINT", "cursor_at": "TIMESTAMPTZ", "revision": "BIGINT", "error": "VARCHAR"}]'),
                recursive := true)) AS a
- WHERE s.id = a.id AND s.next_fire_at = a.cursor_at AND s.revision = a.revision
+ WHERE s.id = a.id AND s.next_fire_at = a.cursor_at AND s.revision IS NOT DISTINCT FROM a.revision
 RETURNING s.id;
 
 -- name: allocate_seqs
@@ -701,7 +702,7 @@ UPDATE {prefix}schedules
        misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
        starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
        retry = :retry, owner = :owner, state = :state, error = :error,
-       registered = :registered, revision = revision + 1
+       registered = :registered, revision = coalesce(revision, 0) + 1
  WHERE id = :id
 RETURNING *;
 

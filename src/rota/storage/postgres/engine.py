@@ -146,19 +146,10 @@ class PostgresEngine:
     def single_bound(
         self, name: str, statement: str, bound: dict[str, str | None], *, notify: bool
     ) -> None:
-        """The same for rows with ids of their own, whose parameters are PostgreSQL's text already.
-        With `notify` others are told in the same round trip, unless they were told just now."""
+        """The same with parameters that are PostgreSQL's text already, and no answer. With
+        `notify` others are told in the same round trip, unless they were told just now."""
         said = self._told() if notify and self._notifier.may_send() else None
-
-        def insert(tx: PostgresTransaction) -> list[Any]:
-            nonlocal said
-            try:
-                return tx.execute_bound(statement, bound, said)
-            except psycopg.errors.UniqueViolation:
-                said = None  # sent before, and its answer was lost: all of them are there
-                return []
-
-        self._single(name, statement, insert)
+        self._single(name, statement, lambda tx: tx.execute_bound(statement, bound, said))
         if notify and said is None:
             self.notify()
 

@@ -73,8 +73,8 @@ won AS MATERIALIZED (
                           :concurrency_limit::integer[], :wanted_key::text[],
                           :occurrence::timestamptz[], :missed_count::bigint[], :created_by::text[],
                           :trace::text[])
-                   AS a(schedule_id, cursor_at, revision, next_fire_at, key, id, job, queue, priority, due_at,
-                        max_attempts, timeout, backoff, args, overlap_key, concurrency_key,
+                   AS a(schedule_id, cursor_at, revision, next_fire_at, key, id, job, queue, priority,
+                        due_at, max_attempts, timeout, backoff, args, overlap_key, concurrency_key,
                         concurrency_limit, wanted_key, occurrence, missed_count, created_by, trace)
              CROSS JOIN LATERAL (
                    SELECT 1 FROM {prefix}schedules
@@ -238,9 +238,8 @@ SELECT :id::uuid, :job, :queue, :priority::integer,
           FROM (SELECT {now} AS now OFFSET 0) AS n OFFSET 0) AS t;
 
 -- name: insert_new_runs
--- insert_alike_runs as a transaction of its own: if it was sent before and its answer was lost, it
--- fails, and that is the answer. To look for each id first would cost a fifth. Rows of unnest come in
--- its order.
+-- insert_alike_runs as a transaction of its own, where to look for each id first would cost a fifth:
+-- if it was sent before and its answer was lost, it fails. Rows of unnest come in its order.
 WITH t AS MATERIALIZED (
     SELECT now, coalesce(:due_at::timestamptz, now + make_interval(secs => :delay_seconds::float8)) AS due
       FROM (SELECT {now} AS now) AS n

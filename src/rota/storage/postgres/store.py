@@ -118,7 +118,7 @@ class PostgresStore(Store):
             found = self.engine.single_tuples("fire", "fire_free", **columns)
         except StorageError as fault:
             # Somebody took a slot meanwhile, or the ledger knows an occurrence already.
-            if getattr(fault.__cause__, "sqlstate", None) != UNIQUE_VIOLATION:
+            if not _is_taken(fault):
                 raise
             return set()
         return {schedule_id for (schedule_id,) in found}
@@ -167,7 +167,13 @@ class PostgresStore(Store):
             name, own = "insert_run", {"id": ids[0], "args": bind(args[0])}
         else:
             name, own = "insert_new_runs", {"id": array(ids), "args": array(args)}
-        self.engine.single_bound("enqueue", name, {**bound, **own}, notify=notify)
+        try:
+            self.engine.single_bound("enqueue", name, {**bound, **own}, notify=notify)
+        except StorageError as fault:
+            if not _is_taken(fault):
+                raise
+            # Sent before, perhaps, and its answer was lost: once more, each where it is not there.
+            return super()._enqueue_alike(new_runs, notify)
         return [Enqueued(id, True) for id in ids]
 
     def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:
@@ -220,6 +226,11 @@ class PostgresStore(Store):
         if run_id is not None and not _UUID.fullmatch(run_id):
             return []
         return super().list_events(run_id=run_id, before=before, limit=limit)
+
+
+def _is_taken(fault: StorageError) -> bool:
+    """True if something that may be there once was there already."""
+    return getattr(fault.__cause__, "sqlstate", None) == UNIQUE_VIOLATION
 
 
 def _alike(new_runs: Alike) -> dict[str, object]:

@@ -98,8 +98,8 @@ class FireScript(Script):
                     raise Invalid(unreadable[row["job"]])
                 good.append(rows.checked_schedule(dict(row)))
             except Exception as fault:  # one corrupt row must not delay the others
-                read = (row["id"], row["next_fire_at"], row["revision"])
-                broken.append(Broken(*read, str(fault)))
+                cursor, revision = row["next_fire_at"], row["revision"]
+                broken.append(Broken(row["id"], cursor, revision, str(fault)))
         return Due(now, good, known, broken, len(found) == limit)
 
     def next_fire_at(self) -> tuple[datetime, datetime | None]:

@@ -24,7 +24,8 @@ SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
 
 -- name: standing_cursors
 -- Compare-and-set of the cursor, the comparing half: one that has moved was fired by another
--- process, or somebody edited the schedule, and nothing is inserted. A plan that was made ahead waits if the clock was set back.
+-- process, or somebody edited the schedule, and nothing is inserted. A plan that was made ahead waits
+-- if the clock was set back.
 SELECT json_group_array(json_array(s.id)) AS "id,"
   FROM json_each(:rows) AS a JOIN {prefix}schedules AS s ON s.id = a.value ->> 0
  WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = a.value ->> 1
