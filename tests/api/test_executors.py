@@ -283,6 +283,7 @@ def test_a_crowd_whose_executor_cannot_begin_ends_to_the_last(database: str) -> 
             store, worker_id="one", jobs={"crowd": job}, executors=registry, settler=settler,
             events=Events(), target=database, slots=1,
         )  # fmt: skip
+        worker.claim.asked_at = time.monotonic()
         worker.take(
             store.claim("one", queues=(), jobs=["crowd"], limit=crowd, lease=timedelta(minutes=1))
         )

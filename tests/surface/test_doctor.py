@@ -25,7 +25,7 @@ from rota.flow.worker import tzdata_version
 from rota.life import open_door
 from rota.model.job import Job
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Actor
+from rota.storage.protocol import Actor, Broken
 from rota.storage.scripts import facts
 from rota.storage.store import Store, open_store
 from rota.version import VERSION
@@ -296,7 +296,7 @@ def test_a_broken_schedule(patient: Patient) -> None:
     def park(store: Store) -> None:
         made = put_schedule(store)
         assert made.next_fire_at is not None
-        store.park_schedules([(made.id, made.next_fire_at, "it goes back in time")])
+        store.park_schedules([Broken(made.id, made.next_fire_at, 0, "it goes back in time")])
 
     patient.plant(park)
     assert patient.worse("schedules")["says"] == "schedule often: it goes back in time"
