@@ -35,6 +35,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import duckdb  # noqa: E402
 import psycopg  # noqa: E402
 
 import rota  # noqa: E402
@@ -70,17 +71,21 @@ class Task:
 PLAN = (
     ("crash-points", "sqlite", 3, 1),
     ("crash-points", "postgres", 3, 1),
+    ("crash-points", "duckdb", 3, 1),
     ("beginnings", "sqlite", 1, 20),
     ("beginnings", "postgres", 1, 20),
+    ("beginnings", "duckdb", 1, 20),
     ("server-crashes", "postgres", 20, 10),
-    ("kills", "sqlite", 15, 100),
-    ("kills", "postgres", 15, 100),
+    ("kills", "sqlite", 14, 100),
+    ("kills", "postgres", 14, 100),
+    ("kills", "duckdb", 3, 100),
     ("zombies", "sqlite", 17, 30),
     ("zombies", "postgres", 17, 30),
     ("sleepers", "sqlite", 5, 20),
     ("sleepers", "postgres", 5, 20),
     ("failing-calls", "sqlite", 2, 7),
     ("failing-calls", "postgres", 2, 7),
+    ("failing-calls", "duckdb", 1, 2),
     ("terminations", "postgres", 5, 400),
     ("network", "postgres", 5, 60),
     ("connection-limit", "postgres", 2, 5),
@@ -181,6 +186,7 @@ def about() -> dict[str, str]:
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "psycopg": psycopg.__version__,
+        "duckdb": duckdb.__version__,
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
     }
 
@@ -292,7 +298,7 @@ def read_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--part", choices=PARTS, help="run this part only")
-    parser.add_argument("--engine", choices=("sqlite", "postgres"))
+    parser.add_argument("--engine", choices=("sqlite", "postgres", "duckdb"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--times", type=int, default=20, help="how many faults")
     parser.add_argument("--minutes", type=float, default=600.0, help="begin no part after this")

@@ -12,8 +12,8 @@ from typing import Any
 
 Result = Mapping[str, Any]
 
-ENGINES = ("sqlite", "postgres")
-NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+ENGINES = ("sqlite", "postgres", "duckdb")
+NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB"}
 SIMULATION = "simulation"
 # Counted beside the faults: what the processes did meanwhile, and what was judged.
 WORK = ("runs", "attempts", "acknowledged", "occurrences", "late starts", "database is locked")
@@ -125,7 +125,7 @@ def summary(about: Mapping[str, str], results: Sequence[Result], left: int) -> s
     return "\n".join(lines)
 
 
-VERSIONS = ("rota", "python", "sqlite", "postgresql", "psycopg")
+VERSIONS = ("rota", "python", "sqlite", "postgresql", "psycopg", "duckdb")
 NAMES |= {"rota": "Rota", "python": "Python", "postgresql": "PostgreSQL"}
 
 

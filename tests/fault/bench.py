@@ -50,6 +50,8 @@ class Bench:
     def database(self, engine: str, folder: Path) -> Iterator[str]:
         if engine == "sqlite":
             yield f"sqlite:///{folder / 'rota.db'}"
+        elif engine == "duckdb":
+            yield f"duckdb:///{folder / 'store.duckdb'}"
         else:
             assert self.server is not None
             with self.server.database() as url:

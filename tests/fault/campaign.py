@@ -26,16 +26,14 @@ from typing import Any, Self
 import psycopg
 
 from tests.fault.checker import check, late_starts
-from tests.fault.history import NOTES, History, count, micros, read_rows
+from tests.fault.history import NOTES, History, count, read_rows
 from tests.fault.notes import Notebook, read_notes
+from tests.fault.observer import LOOK_SECONDS, UNDER_WAY, Observer, query
 from tests.fault.serve import MAX_LOST, NOT_NOW
 from tests.fault.zygote import Child, Zygote
 
-LOOK_SECONDS = 0.03
+PROCESSES = 3
 REST_SECONDS = 60.0
-UNDER_WAY = (
-    "SELECT count(*) FROM {prefix}runs WHERE state NOT IN ('succeeded', 'dead', 'cancelled')"
-)
 
 
 @dataclass
@@ -81,21 +79,29 @@ class Campaign:
         self.notebook = Notebook(self.notes, "campaign")
         self.children: dict[int, Child] = {}
         self.born = 0
-        self.observer = Observer(self.observed, self.notebook)
+        # Only the process that has a DuckDB file can look into it: it observes itself.
+        self.alone = database.startswith("duckdb")
+        self.places = range(1 if self.alone else PROCESSES)
+        self.observer = None if self.alone else Observer(self.observed, self.notebook)
 
     def __enter__(self) -> Self:
-        self.observer.start()
+        if self.observer is not None:
+            self.observer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
-        self.observer.stop()
+        self._stop_observing()
         for child in self.children.values():
             child.signal(signal.SIGKILL)
         for child in self.children.values():
             with suppress(AssertionError):
                 child.wait()
+
+    def _stop_observing(self) -> None:
+        if self.observer is not None:
+            self.observer.stop()
 
     # Processes
 
@@ -187,7 +193,7 @@ class Campaign:
         if stop:
             self.stop_all()
         self.drain()
-        self.observer.stop()
+        self._stop_observing()
         history = History(
             notes=list(read_notes(self.notes)),
             rows=read_rows(self.observed),
@@ -217,6 +223,10 @@ class Campaign:
 
     def drain(self) -> None:
         """Nothing new is fired or asked for; what there is ends."""
+        if self.alone:
+            self.start_at(0, parts=["worker"], client=False, drain=True).wait(REST_SECONDS)
+            self.stop_all()
+            return
         self.start(2, parts=["worker"], client=False)
         until(lambda: self.query(UNDER_WAY) == 0, "every run has ended", REST_SECONDS)
         self.stop_all()
@@ -236,59 +246,6 @@ class Campaign:
                 if file.is_file():
                     tar.add(file, arcname=file.name)
         return target
-
-
-class Observer:
-    """Watches cursors from outside, a few times a second, and writes down each change."""
-
-    def __init__(self, database: str, notebook: Notebook) -> None:
-        self.database, self.notebook = database, notebook
-        self._seen: dict[str, int | None] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            with suppress(sqlite3.Error, psycopg.Error):  # away, or not made yet
-                connection, prefix = connect(self.database)
-                try:
-                    while not self._stopping.wait(LOOK_SECONDS):
-                        self._look(connection, prefix)
-                finally:
-                    connection.close()
-            self._stopping.wait(LOOK_SECONDS)
-
-    def _look(self, connection: Any, prefix: str) -> None:
-        found = connection.execute(f"SELECT name, next_fire_at FROM {prefix}schedules").fetchall()
-        for name, moment in found:
-            cursor = moment if moment is None or isinstance(moment, int) else micros(moment)
-            if self._seen.get(name) != cursor:
-                self._seen[name] = cursor
-                self.notebook.write("cursor", schedule=name, cursor=cursor)
-
-
-def connect(database: str) -> tuple[Any, str]:
-    """A connection in autocommit, and how our tables are called there."""
-    if database.startswith("sqlite"):
-        path = database.removeprefix("sqlite:///")
-        # Read only: an observer must not make the file.
-        return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None), "_rota_"
-    return psycopg.connect(database, autocommit=True, connect_timeout=2), "rota_data."
-
-
-def query(database: str, sql: str) -> Any:
-    connection, prefix = connect(database)
-    try:
-        return connection.execute(sql.format(prefix=prefix)).fetchone()[0]
-    finally:
-        connection.close()
 
 
 def until(reached: Callable[[], bool], what: str, seconds: float) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
+import duckdb
 import psycopg
 
 import rota
@@ -111,6 +112,8 @@ class Client:
             connection = sqlite3.connect(path_from_url(database), timeout=10, isolation_level=None)
             connection.execute("BEGIN IMMEDIATE")
             return connection
+        if database.startswith("duckdb"):
+            return duckdb.connect(database.removeprefix("duckdb:///")).begin()
         return psycopg.connect(database, connect_timeout=10)
 
     def cancelled(self) -> None:
@@ -147,7 +150,7 @@ class Client:
         except rota.Unavailable as fault:
             self.notebook.write("refused", asked=asked, error=str(fault))
             return []
-        except (sqlite3.OperationalError, psycopg.Error) as fault:
+        except (sqlite3.OperationalError, psycopg.Error, duckdb.Error) as fault:
             # On the client's own connection: it must expect what its driver says.
             self.notebook.write("own connection", asked=asked, error=str(fault))
             return []

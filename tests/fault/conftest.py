@@ -34,7 +34,8 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def sqlite_bench(zygote: Zygote, tmp_path: Path) -> Bench:
+def file_bench(zygote: Zygote, tmp_path: Path) -> Bench:
+    """For the engines whose store is a file."""
     return Bench(zygote, tmp_path, None)
 
 

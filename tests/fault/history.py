@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
+import duckdb
 import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
@@ -85,6 +86,8 @@ def read_rows(database: str, tables: Sequence[str] = TABLES) -> dict[str, list[R
         connection.row_factory = sqlite3.Row
         connection.execute("BEGIN")
         prefix = "_rota_"
+    elif database.startswith("duckdb"):
+        return read_duckdb(database.removeprefix("duckdb:///"), tables)
     else:
         connection = psycopg.connect(database, row_factory=dict_row)
         set_json_loads(bytes.decode, connection)  # JSON is text, as it is on SQLite
@@ -97,6 +100,18 @@ def read_rows(database: str, tables: Sequence[str] = TABLES) -> dict[str, list[R
         }
     finally:
         connection.close()
+
+
+def read_duckdb(path: str, tables: Sequence[str]) -> dict[str, list[Row]]:
+    """The same, when no other process has the file."""
+    with duckdb.connect(path, read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'; BEGIN")
+        rows = {}
+        for table in tables:
+            found = connection.execute(f"SELECT * FROM _rota_data.{table}")
+            names = [column[0] for column in found.description]
+            rows[table] = [plain(dict(zip(names, row, strict=True))) for row in found.fetchall()]
+        return rows
 
 
 def plain(row: Mapping[str, Any]) -> Row:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 import rota
-from tests.fault.campaign import Campaign, Observer, Verdict, connect, until
+from tests.fault.campaign import PROCESSES, Campaign, Verdict, until
 from tests.fault.history import read_rows
 from tests.fault.notes import read_notes
+from tests.fault.observer import Observer, connect
 
 if TYPE_CHECKING:
     from tests.fault.bench import Bench
 
-PROCESSES = 3
 CANCELLERS = 4
 BULK = 500
 HANDLER_SECONDS = 0.1  # so that cancels meet runs in every state

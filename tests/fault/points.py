@@ -22,8 +22,10 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
+import duckdb
 import psycopg
 
+from rota.storage.duckdb.transaction import DuckdbTransaction
 from rota.storage.engine import Probe
 from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.sqlite.transaction import SqliteTransaction
@@ -98,6 +100,8 @@ def fault_of(database: str) -> Exception:
         fault = sqlite3.OperationalError("database or disk is full")
         fault.sqlite_errorcode, fault.sqlite_errorname = 13, "SQLITE_FULL"
         return fault
+    if database.startswith("duckdb"):
+        return duckdb.IOException("No space left on device (a planted fault)")
     return psycopg.OperationalError("the connection is lost (a planted fault)")
 
 
@@ -105,7 +109,7 @@ def fault_of(database: str) -> Exception:
 def scripts_have_points() -> Iterator[None]:
     """Migrations are scripts, not named statements. Here each part of one is a point as well."""
     with ExitStack() as stack:
-        for kind in (SqliteTransaction, PostgresTransaction):
+        for kind in (SqliteTransaction, PostgresTransaction, DuckdbTransaction):
             stack.enter_context(patch.object(kind, "script", _probed(kind.script)))
         yield
 

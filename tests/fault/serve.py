@@ -21,6 +21,7 @@ from rota.flow.prune import Prune
 from rota.storage.store import open_store
 from tests.fault.client import Client
 from tests.fault.notes import Notebook
+from tests.fault.observer import UNDER_WAY, Observer, query
 from tests.fault.points import probe_from_environment, scripts_have_points
 from tests.fault.weaken import weaken
 
@@ -40,10 +41,11 @@ def serve(
     seed: int,
     parts: Sequence[str] = ("scheduler", "worker"),
     client: bool = True,
+    drain: bool = False,
     lease: str = "2s",
     slots: int = 8,
 ) -> int:
-    """Run until SIGTERM, or whatever else ends it."""
+    """Run until SIGTERM, or whatever else ends it; to `drain`: until no run is under way."""
     notebook = Notebook(notes, name)
     os.environ["ROTA_TEST_DATABASE"] = database
     told_to_stop = hear_stop()
@@ -63,14 +65,20 @@ def serve(
             notebook.write("no database", error=str(fault))
             return NOT_NOW
         notebook.write("up", pid=os.getpid())
+        # Nobody else can look into a DuckDB file meanwhile.
+        observer = Observer(database, notebook) if database.startswith("duckdb") else None
+        if observer is not None:
+            observer.start()
         asking = Client(app, notebook, random.Random(seed)) if client else None
         if asking is not None:
             asking.start()
         # Again and again: a signal that the kernel hands to another thread interrupts no wait here.
-        while not told_to_stop(0.2):
+        while not told_to_stop(0.2) and not (drain and query(database, UNDER_WAY) == 0):
             pass
         if asking is not None:
             asking.stop()
+        if observer is not None:
+            observer.stop()
         app.stop()
     notebook.write("down")
     return 0

@@ -21,14 +21,14 @@ import psycopg
 import rota
 from rota.flow import rescue
 from rota.storage.store import open_store
-from tests.fault.campaign import UNDER_WAY, Campaign, Verdict, connect, query, until
+from tests.fault.campaign import PROCESSES, Campaign, Verdict, until
 from tests.fault.notes import Notebook, read_notes
+from tests.fault.observer import UNDER_WAY, connect, query
 from tests.fault.serve import NOT_NOW, hear_stop
 
 if TYPE_CHECKING:
     from tests.fault.bench import Bench
 
-PROCESSES = 3
 RUNS_PER_SECOND = 200
 BATCH = 10
 SAMPLES = 60

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from tests.fault.campaign import Campaign, Failed, Impossible, Verdict, until
+from tests.fault.campaign import PROCESSES, Campaign, Failed, Impossible, Verdict, until
 from tests.fault.history import count, read_rows
 from tests.fault.notes import read_notes
 from tests.fault.proxy import Proxy
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tests.fault.bench import Bench
 
-PROCESSES = 3
 STORM_PROCESSES = 8
 SNAPSHOT_SECONDS = 60
 DISK_MEGABYTES = 16

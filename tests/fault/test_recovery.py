@@ -109,9 +109,9 @@ def test_waiting_for_the_server_is_cheap_and_ends_within_two_seconds(durable_ben
     assert not [turn for turn in failed["claim"] if turn["began"] > back], "the server was there"
 
 
-def test_an_orphan_is_taken_over_within_its_lease_and_two_seconds(sqlite_bench: Bench) -> None:
+def test_an_orphan_is_taken_over_within_its_lease_and_two_seconds(file_bench: Bench) -> None:
     told = {"ROTA_TEST_TURNS": "rescue"}
-    with sqlite_bench.campaign("sqlite", seed=1, lease=1.0, environment=told) as campaign:
+    with file_bench.campaign("sqlite", seed=1, lease=1.0, environment=told) as campaign:
         campaign.start(2)
         orphans: set[str] = set()
         while not orphans:

@@ -51,8 +51,8 @@ def test_it_names_date_commit_versions_and_what_is_left() -> None:
 
 def test_faults_are_counted_by_engine_and_seeds_are_all_named() -> None:
     told = page(ABOUT, RESULTS, left=0)
-    assert "| SIGKILL | 2,000 | 1,600 |" in told
-    assert "| runs | 100,000 | 9 |" in told
+    assert "| SIGKILL | 2,000 | 1,600 |  |" in told
+    assert "| runs | 100,000 | 9 |  |" in told
     assert "| kills | SQLite | 1-2 | 100 | 3 | 0 |" in told
     assert "| simulation | SQLite | 0-99 | 100 |" in told
     assert "| soak | PostgreSQL | 100 s | memory MB late | 61.0 |" in told
@@ -101,7 +101,7 @@ def test_the_plan_is_as_large_as_was_promised() -> None:
     assert total["server-crashes"] >= 200
     assert total["zombies"] >= 1_000
     assert total["simulation"] >= 20_000
-    for engine in ("sqlite", "postgres"):
+    for engine in ("sqlite", "postgres", "duckdb"):
         points = [
             one for one in faults.plan() if (one.part, one.engine) == ("crash-points", engine)
         ]

@@ -8,7 +8,8 @@ import pytest
 
 import rota
 from tests.fault.bench import Bench
-from tests.fault.campaign import Impossible, query
+from tests.fault.campaign import Impossible
+from tests.fault.observer import query
 from tests.fault.parts import PARTS
 from tests.fault.proxy import Proxy
 from tests.fault.zygote import Zygote
@@ -17,19 +18,19 @@ from tests.support.postgres import Cluster
 pytestmark = pytest.mark.timeout(240)
 
 
-def test_no_locked_database_reaches_a_user_in_a_storm(sqlite_bench: Bench) -> None:
-    sqlite_bench.run("storm", "sqlite", seed=1, times=4)
+def test_no_locked_database_reaches_a_user_in_a_storm(file_bench: Bench) -> None:
+    file_bench.run("storm", "sqlite", seed=1, times=4)
 
 
-def test_a_full_disk_that_is_freed_breaks_no_promise(sqlite_bench: Bench) -> None:
+def test_a_full_disk_that_is_freed_breaks_no_promise(file_bench: Bench) -> None:
     try:
-        sqlite_bench.run("disk-full", "sqlite", seed=1, times=2)
+        file_bench.run("disk-full", "sqlite", seed=1, times=2)
     except Impossible as why:
         pytest.skip(str(why))
 
 
-def test_rolling_restarts_lose_no_attempt(sqlite_bench: Bench) -> None:
-    sqlite_bench.run("rolling-restarts", "sqlite", seed=1, times=6)
+def test_rolling_restarts_lose_no_attempt(file_bench: Bench) -> None:
+    file_bench.run("rolling-restarts", "sqlite", seed=1, times=6)
 
 
 def test_sessions_that_the_server_ends_break_no_promise(postgres_bench: Bench) -> None:

@@ -32,7 +32,8 @@ PATIENCE = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 # Imported before the first fork. What a child imports itself it pays for at every start.
 WARM = ("psycopg", "asyncio", "tests.fault.serve", "rota.storage.postgres.engine",
-        "rota.storage.sqlite.engine", "rota.executors.event_loop")  # fmt: skip
+        "rota.storage.sqlite.engine", "rota.storage.duckdb.engine",
+        "rota.executors.event_loop")  # fmt: skip
 _PR_SET_PDEATHSIG = 1
 
 
