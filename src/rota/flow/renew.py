@@ -62,7 +62,8 @@ class Renew:
             if seq not in kept:
                 one.stop("lost")
                 continue
-            one.leased_at = max(one.leased_at, now)
+            if kept[seq].renewed:  # else it is tried again at the next look
+                one.leased_at = max(one.leased_at, now)
             if kept[seq].cancel_requested:
                 one.stop("cancelled")
 

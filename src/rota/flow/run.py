@@ -194,12 +194,12 @@ class Execution:
                 self.owner.notes.progress(self.run, params)
             case "extend_lease":
                 asked_at, ours = time.monotonic(), (self.run.seq, self.run.attempt)
-                if not self.owner.storage.renew([ours], self.owner.lease):
+                kept = self.owner.storage.renew([ours], self.owner.lease)
+                if not kept:
                     self.stop("lost")
                     raise Conflict(f"the lease of run {self.run.id} was lost")
-                self.leased_at = max(
-                    self.leased_at, asked_at
-                )  # of two answers the later may be old
+                if kept[0].renewed:  # of two answers the later may be old
+                    self.leased_at = max(self.leased_at, asked_at)
             case "lock":
                 name = check_key(params["name"], "lock")
                 return self.owner.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])

@@ -34,6 +34,7 @@ log = logging.getLogger("rota.settle")
 
 GROUP = 1_000
 IDLE_SECONDS = 60.0  # a put ends it at once
+HELD_SECONDS = 1.0  # until another look whether a stranger's transaction has ended
 
 FindHearer = Callable[[str], HearsTermination | None]
 
@@ -61,6 +62,7 @@ class Settler:
         self.restarted = restarted
         self._pending: deque[Settlement] = deque()
         self._writing: list[Settlement] = []
+        self._held: list[Settlement] = []  # a stranger's transaction keeps them from being written
         self._uncertain = False
         self._told: set[str] = set()  # jobs whose missing executor was logged
         self._wake: Callable[[], None] = lambda: None
@@ -80,6 +82,8 @@ class Settler:
         while self._pending and len(self._writing) < GROUP:
             self._writing.append(self._pending[0])  # first here, then not there: see `unwritten`
             self._pending.popleft()
+        if self._uncertain or self._held:
+            self._set_aside()
         if self._writing:
             try:
                 self._write(self._writing, again=self._uncertain)
@@ -93,7 +97,19 @@ class Settler:
         with self._written:
             self._writing, self._uncertain = [], False
             self._written.notify_all()
-        return 0.0 if self._pending else IDLE_SECONDS
+        if self._pending:
+            return 0.0
+        return HELD_SECONDS if self._held else IDLE_SECONDS
+
+    def _set_aside(self) -> None:
+        """After a write that was refused: what a stranger holds waits, and nothing waits for it."""
+        asked = [*self._held, *self._writing]
+        held = self.storage.held_elsewhere(asked)
+        # Of those that are free again one may have been written without an answer.
+        self._uncertain = self._uncertain or any(one.run.seq not in held for one in self._held)
+        with self._written:
+            self._held = [one for one in asked if one.run.seq in held]
+            self._writing = [one for one in asked if one.run.seq not in held]
 
     def _write_one_by_one(self) -> None:
         while self._writing:
@@ -120,20 +136,25 @@ class Settler:
     def unwritten(self) -> list[tuple[int, int]]:
         """(seq, attempt) of the runs whose outcome is known here and nowhere else yet."""
         waiting = list(self._pending)
-        return [(one.run.seq, one.run.attempt) for one in (*waiting, *self._writing)]
+        with self._written:
+            known = (*waiting, *self._writing, *self._held)
+        return [(one.run.seq, one.run.attempt) for one in known]
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything put so far is written."""
         self._wake()
         with self._written:
-            return self._written.wait_for(lambda: not self._pending and not self._writing, timeout)
+            return self._written.wait_for(lambda: not self.unwritten(), timeout)
 
     # Deciding and writing
 
     def settle_now(self, ends: Sequence[tuple[Claimed, Outcome]]) -> list[int]:
         """Settle at once, in the calling thread: what rescue does. The seqs that are left to
-        another process, because their executor is not installed here."""
-        return self._write([self.decide(run, outcome, None) for run, outcome in ends], again=False)
+        another process, because their executor is not installed here. What a stranger's
+        transaction holds is passed over."""
+        decided = [self.decide(run, outcome, None) for run, outcome in ends]
+        held = self.storage.held_elsewhere(decided)
+        return self._write([one for one in decided if one.run.seq not in held], again=False)
 
     def decide(self, run: Claimed, outcome: Outcome, ran_for: timedelta | None) -> Settlement:
         if outcome.kind == "succeeded":  # whatever its retries

@@ -296,7 +296,7 @@ UPDATE {prefix}runs AS r
                 '[{"seq": "BIGINT", "attempt": "INTEGER", "lease_seconds": "DOUBLE"}]'),
                recursive := true)) AS a
  WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt
-RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at;
+RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at, true AS renewed;
 
 -- name: cancel_requests
 SELECT seq FROM {prefix}runs

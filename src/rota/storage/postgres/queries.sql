@@ -487,12 +487,30 @@ RETURNING seq;
 -------------------------------------------------------------------------------------- renew
 
 -- name: renew_runs
-UPDATE {prefix}runs AS r SET lease_until = {now} + make_interval(secs => a.lease_seconds)
-  FROM unnest((SELECT :seq::bigint[]), (SELECT :attempt::integer[]),
-              (SELECT :lease_seconds::float8[])) AS a(seq, attempt, lease_seconds)
- WHERE r.seq = a.seq
-   AND CASE WHEN r.state = 'running' AND r.attempt = a.attempt THEN true ELSE false END
-RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at;
+-- A row may be held for long, by a client whose open transaction asked for its cancel: it is still
+-- ours, keeps the lease it has, and no other run waits for it.
+WITH asked AS MATERIALIZED (
+    SELECT a.seq, a.attempt, a.lease_seconds
+      FROM unnest((SELECT :seq::bigint[]), (SELECT :attempt::integer[]),
+                  (SELECT :lease_seconds::float8[])) AS a(seq, attempt, lease_seconds)
+), free AS MATERIALIZED (
+    SELECT r.seq, a.lease_seconds
+      FROM asked AS a, LATERAL (
+           SELECT seq FROM {prefix}runs
+            WHERE seq = a.seq
+              AND CASE WHEN state = 'running' AND attempt = a.attempt THEN true ELSE false END
+              FOR NO KEY UPDATE SKIP LOCKED) AS r
+), renewed AS (
+    UPDATE {prefix}runs AS r SET lease_until = {now} + make_interval(secs => f.lease_seconds)
+      FROM free AS f WHERE r.seq = f.seq
+    RETURNING r.seq, r.cancel_requested_at, r.pause_requested_at
+)
+SELECT seq, cancel_requested_at, pause_requested_at, true AS renewed FROM renewed
+UNION ALL
+SELECT r.seq, r.cancel_requested_at, r.pause_requested_at, false
+  FROM asked AS a JOIN {prefix}runs AS r ON r.seq = a.seq
+ WHERE CASE WHEN r.state = 'running' AND r.attempt = a.attempt THEN true ELSE false END
+   AND r.seq NOT IN (SELECT seq FROM free);
 
 -- name: cancel_requests
 SELECT seq FROM {prefix}runs
@@ -558,6 +576,22 @@ UPDATE {prefix}runs AS r
    AND CASE WHEN r.state = 'running' AND r.attempt = a.attempt THEN true ELSE false END
    AND (NOT a.expired_only OR r.lease_until <= t.now)
 RETURNING r.seq, r.state, r.worker_id, r.started_at;
+
+-- name: held_elsewhere
+-- Those still ours whose row, or that of the schedule they end for, another transaction holds.
+WITH free_runs AS MATERIALIZED (
+    SELECT seq FROM {prefix}runs WHERE seq = ANY (:seq::bigint[]) FOR SHARE SKIP LOCKED
+), free_schedules AS MATERIALIZED (
+    SELECT id FROM {prefix}schedules WHERE id = ANY (:schedule_id::bigint[]) FOR SHARE SKIP LOCKED
+)
+SELECT r.seq
+  FROM unnest(:seq::bigint[], :attempt::integer[], :schedule_id::bigint[], :dies::boolean[])
+       AS a(seq, attempt, schedule_id, dies)
+  JOIN {prefix}runs AS r ON r.seq = a.seq AND r.attempt = a.attempt AND r.state = 'running'
+  LEFT JOIN {prefix}schedules AS s
+         ON s.id = a.schedule_id AND (a.dies OR s.next_fire_at = :waiting_at)
+ WHERE r.seq NOT IN (SELECT seq FROM free_runs)
+    OR (s.id IS NOT NULL AND s.id NOT IN (SELECT id FROM free_schedules));
 
 -- name: insert_attempts
 INSERT INTO {prefix}attempts (run_seq, number, worker_id, started_at, finished_at, outcome, error)

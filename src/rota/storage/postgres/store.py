@@ -13,7 +13,8 @@ from rota.model.job import Job
 from rota.model.outcome import Settlement
 from rota.model.plan import FirePlan
 from rota.model.run import Alike, Claimed, Enqueued, NewRun, Run
-from rota.model.transitions import SUCCEEDED
+from rota.model.schedule import WAITING_FOR_RUN
+from rota.model.transitions import DEAD, SUCCEEDED
 from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.postgres.bind import array, bind
@@ -86,6 +87,18 @@ class PostgresStore(Store):
             result=[one.outcome.result for one in plain],
         )
         return [Settled(seq, SUCCEEDED) for (seq,) in answers]
+
+    def held_elsewhere(self, settlements: Sequence[Settlement]) -> set[int]:
+        found = self.engine.single_tuples(
+            "settle",
+            "held_elsewhere",
+            seq=[one.run.seq for one in settlements],
+            attempt=[one.run.attempt for one in settlements],
+            schedule_id=[one.run.schedule_id for one in settlements],
+            dies=[one.state == DEAD for one in settlements],
+            waiting_at=WAITING_FOR_RUN,
+        )
+        return {seq for (seq,) in found}
 
     def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
         """Those on time and free to start in one statement, the others with every decision."""

@@ -15,11 +15,13 @@ from rota.storage.scripts.base import Script
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """A run whose lease we still have, and what was asked of it meanwhile."""
+    """A run whose lease we still have, and what was asked of it meanwhile. One that is not
+    `renewed` is held by another transaction, and has the lease that it had."""
 
     seq: int
     cancel_requested: bool
     pause_requested: bool
+    renewed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class ClaimScript(Script):
                 row["seq"],
                 row["cancel_requested_at"] is not None,
                 row["pause_requested_at"] is not None,
+                bool(row["renewed"]),
             )
             for row in self.engine.single("renew_runs", asked)
         ]

@@ -49,6 +49,11 @@ class SettleScript(AdmitScript, DelayScript, ReactScript):
             done += self.engine.write("settle", lambda tx: self._settle(tx, others, on_terminated))
         return done
 
+    def held_elsewhere(self, settlements: Sequence[Settlement]) -> set[int]:
+        """Seqs of those that cannot be written now because a stranger's transaction holds their
+        rows. None where one writer at a time has the whole store."""
+        return set()
+
     def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
         """The hot path: what most runs do."""
         seqs = [one.run.seq for one in plain]

@@ -238,7 +238,7 @@ RETURNING seq;
 -- name: renew_runs
 UPDATE {prefix}runs SET lease_until = {now} + CAST(:lease_seconds * 1000000 AS INTEGER)
  WHERE seq = :seq AND state = 'running' AND attempt = :attempt
-RETURNING seq, cancel_requested_at, pause_requested_at;
+RETURNING seq, cancel_requested_at, pause_requested_at, true AS renewed;
 
 -- name: cancel_requests
 SELECT seq FROM {prefix}runs

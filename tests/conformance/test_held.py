@@ -1,0 +1,199 @@
+"""Rows that a client holds for long: only the runs that concern them wait for it.
+
+`rota.cancel_run` and `rota.pause_schedule` work in a caller's transaction, which may stay open for
+hours. The engines without such functions have one writer at a time, and nobody to pass over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rota.errors import Unavailable
+from rota.flow.events import Events
+from rota.flow.rescue import Rescue
+from rota.flow.settle import HELD_SECONDS, Settler
+from rota.model.outcome import Outcome
+from rota.model.retry import ONCE
+from rota.model.run import Claimed
+from rota.storage.postgres import connect
+from rota.storage.scripts.claim import Renewed
+from rota.storage.store import Store
+from tests.conformance.support import (
+    LEASE,
+    Place,
+    VirtualClock,
+    claim,
+    enqueue_many,
+    put_job,
+    put_schedule,
+    states,
+    tick,
+)
+
+SUCCEEDED, FAILED = Outcome(kind="succeeded"), Outcome(kind="failed", error="no")
+
+
+@pytest.fixture
+def store(postgres_place: Place, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """One that waits for a lock a tenth of a second, not ten."""
+    short = connect._SESSION.replace(f"'{connect.LOCK_TIMEOUT}'", "'100ms'")
+    assert short != connect._SESSION
+    monkeypatch.setattr(connect, "_SESSION", short)
+    opened = postgres_place.open()
+    put_job(opened, retry=ONCE)
+    return opened
+
+
+@pytest.fixture
+def client(postgres_place: Place) -> Iterator[Any]:
+    """Somebody whose transaction stays open until the test ends it."""
+    connection = postgres_place.begin()
+    yield connection
+    connection.rollback()
+    connection.close()
+
+
+def settler_of(store: Store) -> Settler:
+    return Settler(store, jobs={}, max_lost=3, events=Events(), hearer_of=lambda name: None)
+
+
+def state_of(store: Store, run: Claimed) -> str:
+    return states(store, [run.id])[0]
+
+
+def test_a_run_that_a_client_holds_keeps_its_lease_and_all_others_are_renewed(
+    store: Store, client: Any, clock: VirtualClock
+) -> None:
+    enqueue_many(store, 3)
+    first, held, last = claim(store)
+    client.execute("SELECT rota.cancel_run(%s)", [held.id])
+    clock.advance("10s")
+    answers = store.renew([(run.seq, run.attempt) for run in (first, held, last)], LEASE)
+    assert sorted(answers, key=lambda one: one.seq) == [
+        Renewed(first.seq, False, False),
+        Renewed(held.seq, False, False, renewed=False),
+        Renewed(last.seq, False, False),
+    ]
+    ends = [store.run(run.id).lease_until for run in (first, held, last)]
+    assert ends == [clock() + LEASE, clock() + LEASE - timedelta(seconds=10), clock() + LEASE]
+    client.commit()
+    assert store.renew([(held.seq, held.attempt)], LEASE) == [Renewed(held.seq, True, False)]
+
+
+def test_one_that_was_lost_is_not_taken_for_one_that_is_held(store: Store, client: Any) -> None:
+    enqueue_many(store, 2)
+    held, lost = claim(store)
+    client.execute("SELECT rota.cancel_run(%s)", [held.id])
+    answers = store.renew([(held.seq, 2), (lost.seq, 2)], LEASE)
+    assert answers == []
+
+
+@pytest.mark.parametrize("outcome", [SUCCEEDED, FAILED])
+def test_an_outcome_waits_for_a_client_and_the_others_do_not(
+    store: Store, client: Any, outcome: Outcome
+) -> None:
+    enqueue_many(store, 3)
+    first, held, last = claim(store)
+    client.execute("SELECT rota.cancel_run(%s)", [held.id])
+    settler = settler_of(store)
+    for run in (first, held, last):
+        settler.put(run, outcome)
+    with pytest.raises(Unavailable, match="another transaction"):
+        settler.step()
+    assert settler.step() == HELD_SECONDS
+    ended = "succeeded" if outcome is SUCCEEDED else "dead"
+    assert [state_of(store, run) for run in (first, held, last)] == [ended, "running", ended]
+    assert settler.unwritten() == [(held.seq, held.attempt)]
+    assert not settler.flush(0.0)
+    client.rollback()
+    settler.step()
+    assert state_of(store, held) == ended
+    assert settler.unwritten() == []
+
+
+def test_while_one_is_held_those_that_come_later_are_written_at_once(
+    store: Store, client: Any
+) -> None:
+    enqueue_many(store, 2)
+    held, later = claim(store)
+    client.execute("SELECT rota.cancel_run(%s)", [held.id])
+    settler = settler_of(store)
+    settler.put(held, FAILED)
+    with pytest.raises(Unavailable):
+        settler.step()
+    settler.step()
+    settler.put(later, FAILED)
+    assert settler.step() == HELD_SECONDS
+    assert state_of(store, later) == "dead"
+    client.commit()
+    settler.step()
+    assert state_of(store, held) == "cancelled"
+
+
+def test_a_schedule_that_a_client_holds_keeps_only_its_dead_runs_waiting(
+    store: Store, client: Any, clock: VirtualClock
+) -> None:
+    put_schedule(store, "nightly", overlap="allow", on_error="pause")
+    put_schedule(store, "other", overlap="allow")
+    clock.advance("1h")
+    tick(store)
+    clock.advance("1h")
+    tick(store)
+    runs = claim(store)
+    nightly = store.schedule_named("nightly").id
+    dies, goes_well = [run for run in runs if run.schedule_id == nightly]
+    others = [run for run in runs if run.schedule_id != nightly]
+    client.execute("SELECT rota.pause_schedule('nightly', 'look into it')")
+    settler = settler_of(store)
+    settler.put(dies, FAILED)
+    with pytest.raises(Unavailable):
+        settler.step()
+    settler.put(goes_well, SUCCEEDED)
+    for run in others:
+        settler.put(run, FAILED)
+    assert settler.step() == HELD_SECONDS
+    assert [state_of(store, run) for run in others] == ["dead"] * len(others)
+    assert [state_of(store, goes_well), state_of(store, dies)] == ["succeeded", "running"]
+    client.commit()
+    settler.step()
+    assert state_of(store, dies) == "dead"
+
+
+def test_the_end_that_a_delay_waits_for_is_held_with_its_schedule(
+    store: Store, client: Any, clock: VirtualClock
+) -> None:
+    put_schedule(store, "delay", kind="every", expr="1h", anchor="delay")
+    enqueue_many(store, 1)
+    clock.advance("1h")
+    tick(store)
+    runs = claim(store)
+    client.execute("SELECT rota.pause_schedule('delay', 'look into it')")
+    settler = settler_of(store)
+    for run in runs:
+        settler.put(run, SUCCEEDED)
+    with pytest.raises(Unavailable):
+        settler.step()
+    assert settler.step() == HELD_SECONDS
+    assert sorted(state_of(store, run) for run in runs) == ["running", "succeeded"]
+    client.rollback()
+    settler.step()
+    assert store.schedule_named("delay").next_fire_at == clock() + timedelta(hours=1)
+
+
+def test_rescue_passes_over_what_a_client_holds(
+    store: Store, client: Any, clock: VirtualClock
+) -> None:
+    enqueue_many(store, 3)
+    runs = claim(store)
+    clock.advance("1h")
+    client.execute("SELECT rota.cancel_run(%s)", [runs[1].id])
+    rescue = Rescue(store, settler_of(store), rescued=lambda: None)
+    rescue.step()
+    assert [state_of(store, run) for run in runs] == ["queued", "running", "queued"]
+    client.commit()
+    rescue.step()
+    assert state_of(store, runs[1]) == "cancelled"
