@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from rota.errors import Invalid
+from rota.flow.fire import REFUSED_PAUSE, Fire
+from rota.model.plan import FirePlan, plan_fire
 from rota.model.retry import Retry
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
@@ -240,14 +242,53 @@ def test_a_schedule_that_cannot_be_read_is_parked_and_others_fire(
 def test_a_parked_schedule_says_why(store: Store, clock: VirtualClock) -> None:
     schedule = put_schedule(store)
     clock.advance("10s")
-    store.park_schedules([Broken(schedule.id, clock.after("1s"), 0, "another cursor")])
+    moved = Broken(schedule.id, clock.after("1s"), 0, "another cursor")
+    assert store.park_schedules([moved]) == set()
     assert store.schedule_named("schedule").error is None
-    store.park_schedules([Broken(schedule.id, clock(), 1, "edited meanwhile")])
+    edited = Broken(schedule.id, clock(), 1, "edited meanwhile")
+    assert store.park_schedules([edited]) == set()
     assert store.schedule_named("schedule").error is None
-    store.park_schedules([Broken(schedule.id, clock(), 0, "no such zone")])
+    broken = Broken(schedule.id, clock(), 0, "no such zone")
+    assert store.park_schedules([broken]) == {schedule.id}
     parked = store.schedule_named("schedule")
     assert (parked.next_fire_at, parked.error, parked.state) == (None, *["no such zone"] * 2)
     assert tick(store) == 0
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_broken_schedule_that_somebody_holds_keeps_no_other_waiting(
+    store: Store,
+    clock: VirtualClock,
+    place: Place,
+    readable: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if place.engine != "postgres":
+        pytest.skip("nobody holds one row there")
+    bad = put_schedule(store, "bad", first_run=clock.after("9s"))
+    put_schedule(store, "good")
+    if readable:
+        monkeypatch.setattr("rota.flow.fire.plan_fire", unless_bad)
+    else:
+        overwrite(store, bad, timezone="Nowhere/Land")
+    holder = place.begin()
+    holder.execute("SELECT rota.pause_schedule('bad')")
+    clock.advance("10s")
+    ticks = Fire(store, monotonic=lambda: clock().timestamp(), fired=lambda: None)
+    assert ticks.step() == 0.0
+    assert [run.created_by for run in all_runs(store)] == ["schedule good"]
+    assert [ticks.step(), ticks.step()] == [REFUSED_PAUSE] * 2  # without haste
+    holder.rollback()
+    assert ticks.step() > REFUSED_PAUSE
+    assert store.overview()["schedules"]["broken"] == 1
+    assert caplog.text.count("schedule bad cannot be planned") == readable  # told once
+
+
+def unless_bad(schedule: Schedule, now: datetime, room: int) -> FirePlan:
+    if schedule.name == "bad":
+        raise OverflowError("too far")
+    return plan_fire(schedule, now, room)
 
 
 def test_a_once_schedule_stays_as_a_finished_row(store: Store, clock: VirtualClock) -> None:

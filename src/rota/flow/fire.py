@@ -66,6 +66,7 @@ class Fire:
         self.begins_at = monotonic() + start_delay
         self.newest = False  # which end of what is due this tick takes
         self.coming: Coming | None = None
+        self.unparked: set[int] = set()  # broken, and held by somebody at the last look
         self.just_fired = False  # on time: what comes next is still to be asked for
         self.read = (0.0, datetime.min.replace(tzinfo=UTC))  # the clock of the store, and ours
 
@@ -102,8 +103,7 @@ class Fire:
             ripe = [one for one in due.schedules if _cursor(one) <= now]
         broken = list(due.broken)
         plans, room = self._plans(ripe, now, broken)
-        if broken:
-            self.storage.park_schedules(broken)
+        parked = self._park(broken)
         if now > due.now:
             # Asked again: what was read and planned took longer than anybody should be late.
             again = self.storage.now()
@@ -113,7 +113,8 @@ class Fire:
             full = self.limited and (due.full or room <= 0)
             self.coming = Coming(plans, due.jobs, self.monotonic() + left, full)
             return min(left, self.pace)
-        refused = bool(plans) and not self._fire(plans, due.jobs)
+        fired = bool(plans) and self._fire(plans, due.jobs)
+        refused = bool(plans or broken) and not (parked or fired)
         if due.full or room <= 0:
             # Behind: every other tick takes the newest, so that a long catch-up never keeps
             # those waiting that are on time.
@@ -139,13 +140,35 @@ class Fire:
         """Plans, and how many more runs this tick could make."""
         plans, room = [], self.most_runs
         for schedule in due:
-            plan = _plan(schedule, now, room, broken)
+            plan = self._plan(schedule, now, room, broken)
             if plan is not None:
                 plans.append(plan)
                 room -= len(plan.runs)
             if room <= 0:
                 break  # the others are due at the next tick
         return plans, room
+
+    def _plan(
+        self, schedule: Schedule, now: datetime, room: int, broken: list[Broken]
+    ) -> FirePlan | None:
+        """One schedule that cannot be planned never delays another."""
+        try:
+            plan = plan_fire(schedule, now, room)
+        except Exception as fault:
+            if schedule.id not in self.unparked:  # tried again and again, and told once
+                log.exception("schedule %s cannot be planned", schedule.name)
+            broken.append(_parked(schedule, f"cannot be planned: {fault}"))
+            return None
+        if plan.broken is not None:
+            broken.append(_parked(schedule, plan.broken))
+            return None
+        return plan
+
+    def _park(self, broken: list[Broken]) -> bool:
+        """False if none of them was parked: those that somebody holds are tried again."""
+        parked = self.storage.park_schedules(broken) if broken else set()
+        self.unparked = {one.id for one in broken} - parked
+        return bool(parked)
 
     def _fire(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> bool:
         """False if none of them was carried out: others fired, edited or hold what they are of."""
@@ -223,20 +246,6 @@ class Coming:
 def _cursor(schedule: Schedule) -> datetime:
     assert schedule.next_fire_at is not None
     return schedule.next_fire_at
-
-
-def _plan(schedule: Schedule, now: datetime, room: int, broken: list[Broken]) -> FirePlan | None:
-    """One schedule that cannot be planned never delays another."""
-    try:
-        plan = plan_fire(schedule, now, room)
-    except Exception as fault:
-        log.exception("schedule %s cannot be planned", schedule.name)
-        broken.append(_parked(schedule, f"cannot be planned: {fault}"))
-        return None
-    if plan.broken is not None:
-        broken.append(_parked(schedule, plan.broken))
-        return None
-    return plan
 
 
 def _parked(schedule: Schedule, error: str) -> Broken:

@@ -112,12 +112,18 @@ SELECT seq, id, job, queue, priority,
 RETURNING schedule_id;
 
 -- name: park_schedules
--- A schedule that cannot be planned leaves the due index, visibly, and delays nobody.
+-- A schedule that cannot be planned leaves the due index, visibly, and delays nobody. One that is
+-- locked may stay so for as long as somebody's transaction is open: it is parked at a later look.
 UPDATE {prefix}schedules AS s
-   SET next_fire_at = NULL, error = a.error, state = a.error
-  FROM unnest(:id::bigint[], :cursor_at::timestamptz[], :revision::bigint[], :error::text[])
-       AS a(id, cursor_at, revision, error)
- WHERE s.id = a.id AND s.next_fire_at = a.cursor_at AND s.revision = a.revision
+   SET next_fire_at = NULL, error = won.error, state = won.error
+  FROM (SELECT a.id, a.error
+          FROM unnest(:id::bigint[], :cursor_at::timestamptz[], :revision::bigint[], :error::text[])
+               AS a(id, cursor_at, revision, error)
+         CROSS JOIN LATERAL (
+               SELECT 1 FROM {prefix}schedules
+                WHERE id = a.id AND next_fire_at = a.cursor_at AND revision = a.revision
+                  FOR UPDATE SKIP LOCKED) AS locked) AS won
+ WHERE s.id = won.id
 RETURNING s.id;
 
 -- name: allocate_seqs

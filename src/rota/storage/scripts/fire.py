@@ -111,13 +111,14 @@ class FireScript(Script):
 
         return self.engine.look(read)
 
-    def park_schedules(self, broken: Sequence[Broken]) -> None:
-        """Take schedules that cannot be planned out of the way, with the reason shown."""
+    def park_schedules(self, broken: Sequence[Broken]) -> set[int]:
+        """Take schedules that cannot be planned out of the way, with the reason shown. Whose it
+        was done: not of those that were changed since they were read, or that somebody holds."""
         parked = [
             {"id": one.id, "cursor_at": one.cursor, "revision": one.revision, "error": one.error}
             for one in broken
         ]
-        self.engine.single("park_schedules", parked)
+        return {row["id"] for row in self.engine.single("park_schedules", parked)}
 
     def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
         """Carry out the plans whose cursor still stands."""
