@@ -67,6 +67,8 @@ class Unavailable(StorageError):
     maybe_committed: bool = False
     # True when another process has a DuckDB file open, perhaps for a moment only.
     in_use: bool = False
+    # True when another transaction held what was waited for; the database itself answers.
+    locked: bool = False
 
 
 class ReadOnly(StorageError):

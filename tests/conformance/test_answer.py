@@ -9,7 +9,8 @@ import pytest
 
 import rota.storage.scripts.answer as answer
 from rota.errors import Conflict, RotaError, Unavailable
-from rota.model.control_row import Reply, done, failed
+from rota.flow.answer import Answer
+from rota.model.control_row import Asked, Reply, done, failed
 from rota.model.limits import CONTROL_BYTES, CONTROL_ROWS, STATEMENT_LENGTH
 from rota.model.result import Column, Result
 from rota.storage.store import Store
@@ -148,6 +149,54 @@ def test_a_row_waits_while_the_database_is_away(store: Store, place: Place) -> N
     assert not store.schedule_named("schedule").paused
     assert [row[0] for row in rows(place)] == ["asked"]
     assert answer_all(store) == [OK]
+
+
+class Doing:
+    """A statement that pauses the schedule it ends with, or cancels the run."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.kept = asked.statement
+
+    def do(self, joined: Any) -> Reply:
+        verb, _, name = self.kept.split()
+        if verb == "PAUSE":
+            joined.pause_schedule(name, "by row", ME)
+        else:
+            joined.cancel_run(name, "by row", ME)
+        return Reply(status="done", kept=self.kept)
+
+    def done(self) -> None: ...
+
+
+@pytest.mark.parametrize("thing", ["schedule", "run"])
+def test_a_row_about_what_somebody_holds_is_answered_and_the_next_is_done(
+    store: Store, place: Place, thing: str
+) -> None:
+    if place.engine != "postgres":
+        pytest.skip("nobody holds one row there")
+    put_schedule(store)
+    put_schedule(store, "other")
+    run_id = enqueue(store)
+    hold, held = {
+        "schedule": ("SELECT rota.pause_schedule('schedule')", "PAUSE SCHEDULE schedule"),
+        "run": (f"SELECT rota.cancel_run('{run_id}')", f"CANCEL RUN {run_id}"),
+    }[thing]
+    holder = place.begin()
+    holder.execute(hold)
+    ask(place, held)
+    ask(place, "PAUSE SCHEDULE other")
+    loop = Answer(store, plan=Doing, interval=1.0)
+    loop.step()
+    told = (
+        f"{held}: another transaction holds what this would change, and is still open; commit that "
+        "one or roll it back, and ask again (`rota doctor` names those that are open for long)"
+    )
+    assert rows(place) == [("failed", held, told), ("done", "PAUSE SCHEDULE other", None)]
+    assert store.schedule_named("other").paused
+    holder.rollback()
+    ask(place, held)
+    loop.step()
+    assert rows(place)[-1] == ("done", held, None)
 
 
 def test_there_is_a_limit_to_what_one_row_changes(

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from rota.errors import StorageError
+from rota.model.control_row import Reply, failed
 from rota.storage.postgres import session as session_module
 from rota.storage.postgres.session import PREPARE_AT, Session, Statement
 from rota.storage.store import Store
@@ -159,6 +160,22 @@ def test_a_transaction_waits_and_plans_alike_behind_a_pooler(place: Place, poole
     assert engine.write("test", lambda tx: shown(tx.connection)) == ours
     with engine._pool.lend() as session:
         assert shown(session) == (left_alone if pooled else ours)
+
+
+def test_what_a_control_row_asks_for_waits_less_long_for_a_lock(place: Place, pooled: bool) -> None:
+    """Longer than the second after which a server looks for a deadlock: that is tried again."""
+    store, waits = place.open(), []
+
+    def do(joined: Any) -> Reply:
+        waits.append(shown(joined.engine.tx.connection)["lock_timeout"])
+        return Reply(status="done", kept="as asked")
+
+    place.execute("INSERT INTO rota.control (statement) VALUES ('SHOW JOBS')")
+    (asked,) = store.asked(limit=1)
+    assert store.answer(asked.id, do, lambda fault: failed("as asked", fault)) is not None
+    engine: Any = store.engine
+    waits.append(engine.write("test", lambda tx: shown(tx.connection))["lock_timeout"])
+    assert waits == ["1500ms", "10s"]
 
 
 def shown(connection: psycopg.Connection[Any]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Answer control rows: statements that clients insert into a table of the store.
 
 What a row asks for and its answer are one transaction, so it is done once, whoever dies where. A
-row that cannot be done is answered too: one bad statement keeps no other waiting.
+row that cannot be done is answered too: one bad statement keeps no other waiting, and neither does
+one about something that an open transaction of somebody else holds.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from rota.errors import RotaError, Unavailable
+from rota.errors import Conflict, RotaError, Unavailable
 from rota.model.control_row import Asked, Reply, failed
-from rota.model.redact import redact_text
+from rota.model.redact import redact_text, shorten
 from rota.storage.protocol import Storage
 
 log = logging.getLogger("rota.answer")
@@ -20,6 +21,7 @@ log = logging.getLogger("rota.answer")
 BATCH = 20
 # Below the second that is promised, also where no wake is heard.
 LONGEST_INTERVAL = 0.5
+NAMED_LENGTH = 200  # of a statement, in an error that names it
 
 
 class Plan(Protocol):
@@ -63,7 +65,9 @@ class Answer:
             return self._refuse(asked, kept, fault)
         try:
             reply = self.storage.answer(asked.id, plan.do, lambda fault: failed(plan.kept, fault))
-        except Unavailable:
+        except Unavailable as fault:
+            if fault.locked:
+                return self._refuse(asked, plan.kept, _locked(plan.kept, asked.id))
             raise  # nothing is done, or all of it with its answer: the next look tells
         except Exception as fault:
             log.exception("control row %d cannot be done", asked.id)
@@ -76,3 +80,14 @@ class Answer:
         """Nothing was done. If the database is away this fails as well, and the row waits."""
         reply = failed(kept, fault)
         return self.storage.answer(asked.id, lambda _: reply, lambda _: reply) is not None
+
+
+def _locked(kept: str, asked_id: int) -> Conflict:
+    """Logged as well: nobody looks at a row that a function of PostgreSQL inserted for him."""
+    fault = Conflict(
+        f"{shorten(kept, NAMED_LENGTH)}: another transaction holds what this would change, and is "
+        "still open; commit that one or roll it back, and ask again (`rota doctor` names those "
+        "that are open for long)"
+    )
+    log.warning("control row %d: %s", asked_id, fault)
+    return fault

@@ -8,6 +8,8 @@ from rota.errors import ReadOnly, RotaError, StorageError, Unavailable, WrongSch
 
 # A transaction that ended with one of these may be run again: serialization failure, deadlock.
 REPEATABLE = frozenset({"40001", "40P01"})
+# Somebody else's transaction held a lock for longer than we wait.
+LOCKED = "55P03"
 
 _AWAY = "check that the server runs and can be reached"
 _GRANT_CREATE = (
@@ -21,7 +23,7 @@ _UNAVAILABLE = {
     "53100": "the server's disk is full; free some space",
     "53200": "the server is out of memory",
     "53300": "the server has no connection left; lower pool_size or raise max_connections",
-    "55P03": "another transaction held a lock for too long; look for one that stays open",
+    LOCKED: "another transaction held a lock for too long; look for one that stays open",
     "57014": "the server cancelled the statement; look at statement_timeout of this role",
     "57P01": "the server is shutting down or ended this connection",
     "57P02": "the server crashed and is starting again",
@@ -50,7 +52,9 @@ def translate(fault: psycopg.Error, address: str, role: str, schema: str = "rota
     """`address` names host and database, never the password."""
     code, text = fault.sqlstate or "", _said(fault)
     if code in _UNAVAILABLE:
-        return Unavailable(f"{address}: {_UNAVAILABLE[code]} ({text})")
+        away = Unavailable(f"{address}: {_UNAVAILABLE[code]} ({text})")
+        away.locked = code == LOCKED
+        return away
     match code:
         case "25006":
             return ReadOnly(

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rota.errors import MissingExtra, StorageError, Unknown
 from rota.model.job import Job
@@ -18,7 +18,9 @@ from rota.model.transitions import DEAD, SUCCEEDED
 from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.postgres.bind import array, bind
+from rota.storage.postgres.connect import ANSWER_LOCK_TIMEOUT
 from rota.storage.postgres.marks import Marks
+from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.scripts.admit import HELD_PER_KEY
 from rota.storage.scripts.fire import Fired, advances, run_row
 from rota.storage.scripts.settle import Settled
@@ -46,6 +48,12 @@ class PostgresStore(Store):
     @property
     def roles_sql(self) -> str:
         return self.engine.roles_sql
+
+    def _joined(self, tx: Transaction) -> Self:
+        """Only here can a caller's transaction hold one row, and for as long as it likes."""
+        assert isinstance(tx, PostgresTransaction)
+        tx.script(f"SET LOCAL lock_timeout = '{ANSWER_LOCK_TIMEOUT}'")
+        return super()._joined(tx)
 
     def claim(
         self,

@@ -28,8 +28,8 @@ class AnswerScript(Script):
         self, asked_id: int, do: Callable[[Any], Reply], refuse: Callable[[RotaError], Reply]
     ) -> Reply | None:
         """Do it on the store it is given, and say so; None if it is answered, or somebody else's.
-        What it raises undoes what it did and is the answer, unless the database is away: then the
-        row waits. `do` may be called again after a rollback."""
+        What it raises undoes what it did and is the answer, unless the database is away or
+        somebody holds a lock: then the row waits. `do` may be called again after a rollback."""
 
         def work(tx: Transaction) -> Reply | None:
             if tx.one("lock_asked_row", id=asked_id) is None:
