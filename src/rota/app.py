@@ -240,7 +240,7 @@ class Rota:
     def _add_schedule(self, made: Schedule, retry: Mapping[str, Any] | None = None) -> None:
         """`retry` are parts of a policy whose others are those of the job, as it is when saved."""
         with self._guard:
-            before = dict(self._schedules)
+            before = dict(self._schedules), dict(self._tries)
             self._schedules[made.name] = made
             self._tries[made.name] = retry or {}
             self._saved.discard(f"schedule {made.name}")
@@ -249,7 +249,9 @@ class Rota:
             try:
                 self._save()
             except BaseException:
-                self._schedules = before
+                self._schedules, self._tries = before
+                # Nobody knows what the store has: the next save puts the one before again.
+                self._saved.discard(f"schedule {made.name}")
                 raise
         self._changed()
 

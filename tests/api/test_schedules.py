@@ -171,6 +171,48 @@ def test_a_schedule_made_while_the_app_runs_fires(app: rota.Rota, watch: Watch) 
     assert len({run.occurrence for run in runs}) == len(runs)
 
 
+def test_a_schedule_that_could_not_be_saved_leaves_the_one_before_as_it_was(
+    app: rota.Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.job("tick", max_attempts=2)(lambda: None)
+    app.schedule("s", job="tick", every="1h", max_attempts=5, delay="7s")
+    app.start()
+    before = app.control.schedule("s")
+
+    def away(*told: object) -> None:
+        raise rota.StorageError("the database is away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(app.storage, "register_schedule", away)
+        for name in ("s", "other"):
+            with pytest.raises(rota.StorageError, match="away"):
+                app.schedule(name, job="tick", every="2h", max_attempts=9, delay="1s")
+    app.enqueue("tick")  # saves what is not saved
+    assert app.control.schedule("s") == before
+    assert [row["action"] for row in app.control.changes("s")] == ["create"]
+    assert [one.name for one in app.control.schedules()] == ["s"]
+    app.schedule("other", job="tick", every="2h")  # nothing of the refused one is left in it
+    assert app.storage.schedule_named("other").retry is None
+
+
+def test_a_schedule_whose_save_was_half_done_is_put_back(
+    app: rota.Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.job("tick")(lambda: None)
+    app.schedule("s", job="tick", every="1h")
+    app.start()
+
+    def away() -> None:
+        raise rota.StorageError("the database is away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(app.storage, "notify", away)
+        with pytest.raises(rota.StorageError, match="away"):
+            app.schedule("s", job="tick", every="2h")
+    app.enqueue("tick")
+    assert app.control.schedule("s").expr == "1h"
+
+
 def test_two_started_apps_fire_each_occurrence_once(make_app: Callable[..., rota.Rota]) -> None:
     ticks: list[datetime] = []
     apps = [make_app() for _ in range(2)]
