@@ -45,6 +45,7 @@ class Follow:
         self._at: dict[str, Any] | None = None
         self._running: dict[int, dict[str, Any]] = {}
         self._begun, self._ended = Memory(), Memory()
+        self._under_way = Memory()  # runs of which an attempt has begun
         self._heard = Memory()  # by run: the number of the last attempt whose end was told
         self._workers: frozenset[str] | None = None
 
@@ -68,7 +69,9 @@ class Follow:
             gone=self._gone(storage, running, found),
             ended=[row for row in reversed(found["ended"]) if _end_of(row) not in self._ended],
         )
-        tries = self._tries(storage, looked)
+        seen = self._seen(looked)
+        tries = self._tries(storage, looked, seen)
+        self._note_under_way(storage, seen, tries)
         events = [*self._about_runs(looked, tries)]
         self._tell_runs(storage, events)
         for row in found["actions"]:
@@ -114,16 +117,21 @@ class Follow:
         left = [seq for seq in self._running if seq not in running and seq not in ended]
         return storage.brief_runs(left[:READ]) if left else []
 
-    def _tries(self, storage: Storage, looked: Looked) -> dict[int, list[Attempt]]:
-        """The attempts that ended and were not told, of each run that a step sees, in order."""
-        for row in looked.made:
-            self._heard.add(row["seq"], 0)
-        seen = [
+    def _seen(self, looked: Looked) -> list[dict[str, Any]]:
+        """The runs that may have attempts to tell."""
+        return [
             *(row for row in looked.made if row["attempt"]),
             *(row for row in looked.running.values() if _attempt_of(row) not in self._begun),
             *looked.gone,
             *(row for row in looked.ended if _has_rows(row)),
         ]
+
+    def _tries(
+        self, storage: Storage, looked: Looked, seen: Iterable[dict[str, Any]]
+    ) -> dict[int, list[Attempt]]:
+        """The attempts that ended and were not told, of each run that a step sees, in order."""
+        for row in looked.made:
+            self._heard.add(row["seq"], 0)
         above = {
             row["seq"]: self._heard.get(row["seq"], max(0, row["attempt"] - UNHEARD))
             for row in seen
@@ -135,6 +143,35 @@ class Follow:
             if is_new or one.run_seq in self._heard:
                 tries.setdefault(one.run_seq, []).append(one)
         return tries
+
+    def _note_under_way(
+        self,
+        storage: Storage,
+        seen: Iterable[dict[str, Any]],
+        tries: Mapping[int, list[Attempt]],
+    ) -> None:
+        """Runs that began before what this step tells. The number of an attempt does not say it:
+        those before it may have been given back unstarted."""
+        asked = {
+            row["seq"]: row
+            for row in seen
+            if row["attempt"] > 1 and row["seq"] not in self._under_way
+        }
+        found = storage.attempts_above(dict.fromkeys(asked, 0), limit=READ)
+        kept = {(one.run_seq, one.number) for one in found}
+        first: dict[int, int] = {}
+        for one in found:
+            if one.started_at is not None:
+                first.setdefault(one.run_seq, one.number)
+        news = {(one.run_seq, one.number) for told in tries.values() for one in told}
+        for seq, row in asked.items():
+            if row["redo"] and (seq, 1) not in kept:
+                first[seq] = 1  # it succeeded at once, which leaves no row
+            elif len(found) == READ and seq >= found[-1].run_seq:
+                first.setdefault(seq, 0)  # not all was read: better not told than told twice
+            begun = seq, first.get(seq, row["attempt"])
+            if begun[1] < row["attempt"] and (begun not in news or begun in self._begun):
+                self._under_way.add(seq)
 
     def _about_runs(
         self, looked: Looked, tries: Mapping[int, list[Attempt]]
@@ -183,7 +220,7 @@ class Follow:
 
     def _started(self, row: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
         if self._begun.add(_attempt_of(row)):
-            if row["attempt"] == 1:
+            if self._under_way.add(row["seq"]):
                 yield "job.started", row
             yield "attempt.started", row
 
