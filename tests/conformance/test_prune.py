@@ -194,3 +194,24 @@ def test_a_step_folds_one_batch_and_is_followed_at_once(
     assert rows[0] == before - 2
     assert rows[-1] == 1
     assert pauses == [0.0] * (len(pauses) - 1) + [60.0]
+
+
+def test_a_step_counts_one_long_stretch_and_is_followed_at_once(
+    store: Store, clock: VirtualClock
+) -> None:
+    schedules = [
+        put_schedule(store, f"s{number}", kind="cron", expr="*/5 * * * * *", catch_up="one")
+        for number in range(3)
+    ]
+    clock.advance("14d")
+    tick(store)
+
+    def uncounted() -> int:
+        return sum(row["count"] is None for one in schedules for row in ledger(store, one))
+
+    assert uncounted() == 3
+    steps, left, pauses = Prune(store, interval=60.0), [], []
+    while not pauses or pauses[-1] == 0.0:
+        pauses.append(steps.step())
+        left.append(uncounted())
+    assert (left, pauses) == ([2, 1, 0, 0], [0.0, 0.0, 0.0, 60.0])

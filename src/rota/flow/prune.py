@@ -32,6 +32,7 @@ class Prune:
         store = self.storage
         more = [self._prune(state) == BATCH for state in self.retention.ages]
         more += [
+            store.count_uncounted(),  # one a step: to count a stretch may take a second
             self.fold_some(),
             store.prune_texts(age_seconds=TEXT_AGE.total_seconds(), limit=BATCH) == BATCH,
             store.prune_files(limit=FILES) == FILES,
@@ -62,7 +63,6 @@ class Prune:
     def fold_some(self) -> bool:
         """A page of ledgers at a time, going round: 50 schedules a minute are 72,000 a day. One
         batch of each; True while one of them may have more."""
-        self.storage.count_uncounted()
         ids = self.behind
         if not ids:
             ids = self.storage.ledger_ids(after=self.folded_id, limit=LEDGERS)
