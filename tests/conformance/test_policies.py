@@ -423,6 +423,50 @@ def test_a_delay_schedule_counts_from_the_end_of_each_run(world: World) -> None:
     assert len(world.runs()) == 2
 
 
+@pytest.mark.parametrize("over", ["ended", "cancelled", "deleted", "stranded", "skipped"])
+def test_a_delay_schedule_that_passes_its_end_says_that_it_is_finished(
+    world: World, over: str
+) -> None:
+    overlap = "skip" if over == "skipped" else "wait"
+    world.put(
+        expr="10m",
+        anchor="delay",
+        overlap=overlap,
+        overlap_key="k",
+        ends_at=world.clock.after("15m"),
+    )
+    if over == "skipped":
+        other = Schedule(
+            name="other", job="job", kind="every", expr="5m", overlap="skip", overlap_key="k"
+        )
+        world.store.put_schedule(other, ME)
+    world.pass_time("9m")
+    world.clock.advance("1m")
+    world.fire.step()
+    match over:
+        case "ended":
+            world.end(*world.look())
+        case "cancelled":
+            world.control.cancel(world.runs()[0].id)
+        case "deleted":
+            world.control.delete(world.runs()[0].id)
+        case "stranded":
+            assert world.schedule.next_fire_at == WAITING_FOR_RUN
+            world.place.execute(f"DELETE FROM {world.place.table('runs')}")
+            world.store.sweep(100)
+    for _ in range(2):
+        assert (world.schedule.next_fire_at, world.schedule.status) == (None, "FINISHED")
+        changes = world.store.list_schedule_changes(world.schedule.id, before=10**9, limit=9)
+        assert [(row["action"], row["by"]) for row in changes] == [
+            ("finish", "rota"), ("create", ME.by),
+        ]  # fmt: skip
+        assert changes[0]["reason"] == "no occurrence is left"
+        finished = [one for one in world.control.audit() if one["action"] == "finish_schedule"]
+        assert [one["thing"] for one in finished] == ["s"]
+        world.pass_time("10m")
+        world.store.sweep(100)
+
+
 def test_first_run_starts_at_and_ends_at_bound_a_schedule(world: World) -> None:
     first = world.clock.after("5m")
     world.put(expr="10m", first_run=first, ends_at=world.clock.after("30m"), overlap="allow")

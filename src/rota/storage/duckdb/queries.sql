@@ -401,7 +401,8 @@ UPDATE {prefix}schedules
                            THEN NULL
                            ELSE greatest({now}, last_fired_at) + to_microseconds(
                                     CAST(:interval_seconds::DOUBLE * 1000000 AS BIGINT)) END
- WHERE id = :id AND next_fire_at = :waiting_at;
+ WHERE id = :id AND next_fire_at = :waiting_at
+RETURNING id, name, next_fire_at;
 
 -- name: lock_schedules
 SELECT * FROM {prefix}schedules WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]'))) ORDER BY id;

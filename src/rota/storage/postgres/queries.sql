@@ -623,7 +623,8 @@ UPDATE {prefix}schedules
                            THEN NULL
                            ELSE greatest({now}, last_fired_at)
                                 + make_interval(secs => :interval_seconds) END
- WHERE id = :id AND next_fire_at = :waiting_at;
+ WHERE id = :id AND next_fire_at = :waiting_at
+RETURNING id, name, next_fire_at;
 
 -- name: lock_schedules
 SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,

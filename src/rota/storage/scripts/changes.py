@@ -66,16 +66,36 @@ def record_changes(
 ) -> None:
     """The same for many: each with how it was before and is after."""
     told = [
+        (schedule.id, schedule.name, _told(before), _told(after))
+        for schedule, before, after in changes
+    ]
+    _insert(tx, told, actor, action, reason)
+
+
+def record_finished(tx: Transaction, finished: Sequence[tuple[int, str]]) -> None:
+    """Schedules, by id and name, that fire no more: nobody changed their definition."""
+    told = [(id, name, None, None) for id, name in finished]
+    _insert(tx, told, SYSTEM, "finish", "no occurrence is left")
+
+
+def _insert(
+    tx: Transaction,
+    changes: Sequence[tuple[int, str, str | None, str | None]],
+    actor: Actor,
+    action: str,
+    reason: str | None,
+) -> None:
+    told = [
         {
-            "schedule_id": schedule.id,
-            "name": schedule.name,
+            "schedule_id": id,
+            "name": name,
             "by": actor.by,
             "action": action,
             "reason": reason,
-            "before": _told(before),
-            "after": _told(after),
+            "before": before,
+            "after": after,
         }
-        for schedule, before, after in changes
+        for id, name, before, after in changes
     ]
     tx.many("insert_schedule_changes", told)
     entries = [

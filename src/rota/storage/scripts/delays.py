@@ -8,7 +8,6 @@ from that moment on, in the same transaction.
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 from datetime import datetime
 
 from rota.errors import Invalid
@@ -16,6 +15,7 @@ from rota.model.duration import parse_duration
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.storage.engine import Transaction
 from rota.storage.scripts.base import Script
+from rota.storage.scripts.changes import record_finished
 
 # Whose run it is, and of which occurrence; (…, None) is of none.
 Occurrence = tuple[int | None, datetime | None]
@@ -38,11 +38,17 @@ class DelayScript(Script):
 
 
 def restart_delay(tx: Transaction, schedule_id: int, expr: str) -> None:
-    """A schedule that waited for its run counts from now on."""
-    with suppress(Invalid):  # a corrupt row must not keep its runs, or others, from going on
-        tx.all(
-            "restart_delay_schedule",
-            id=schedule_id,
-            interval_seconds=parse_duration(expr, "every").total_seconds(),
-            waiting_at=WAITING_FOR_RUN,
-        )
+    """A schedule that waited for its run counts from now on, or is finished."""
+    try:
+        interval = parse_duration(expr, "every")
+    except Invalid:  # a corrupt row must not keep its runs, or others, from going on
+        return
+    restarted = tx.all(
+        "restart_delay_schedule",
+        id=schedule_id,
+        interval_seconds=interval.total_seconds(),
+        waiting_at=WAITING_FOR_RUN,
+    )
+    over = [(row["id"], row["name"]) for row in restarted if row["next_fire_at"] is None]
+    if over:  # it would fire past its `ends_at`
+        record_finished(tx, over)

@@ -315,7 +315,8 @@ UPDATE {prefix}schedules
                            THEN NULL
                            ELSE max({now}, coalesce(last_fired_at, {now}))
                                 + CAST(:interval_seconds * 1000000 AS INTEGER) END
- WHERE id = :id AND next_fire_at = :waiting_at;
+ WHERE id = :id AND next_fire_at = :waiting_at
+RETURNING id, name, next_fire_at;
 
 -- name: lock_schedules
 SELECT * FROM {prefix}schedules WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
