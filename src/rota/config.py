@@ -17,7 +17,7 @@ from rota.errors import Invalid
 from rota.executors.targets import STORE, kind_of
 from rota.model.cron import parse_zone
 from rota.model.duration import format_duration, parse_duration
-from rota.model.environment import Stray, strays
+from rota.model.environment import Stray, is_link, strays
 from rota.model.limits import ALLOWED_NETWORKS, NAME, check_name, check_schema_name, check_whole
 from rota.model.redact import passwords_in, secret_values
 from rota.model.retention import RETENTION
@@ -383,10 +383,11 @@ def _from_file(file: Path | None) -> dict[str, Any]:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     names = {one.name for one in fields(Settings)} - _TABLES
+    told = {name: environment.get(f"ROTA_{name.upper()}") for name in names}
     return {
-        name: environment[f"ROTA_{name.upper()}"]
-        for name in names
-        if f"ROTA_{name.upper()}" in environment
+        name: value
+        for name, value in told.items()
+        if value is not None and not is_link(f"ROTA_{name.upper()}", value)
     }
 
 

@@ -214,6 +214,42 @@ def test_variables_of_others_change_nothing_and_are_told(file: Path) -> None:
     assert stray_variables({"ROTA_TEST_SEEDS": "5"}) == []
 
 
+@pytest.mark.parametrize("protocol", ["tcp", "udp", "sctp"])
+def test_what_kubernetes_makes_for_a_service_called_rota_sets_nothing(
+    file: Path, protocol: str
+) -> None:
+    link, kind = f"{protocol}://10.0.0.1:7682", protocol.upper()
+    made = {
+        "ROTA_SERVICE_HOST": "10.0.0.1",
+        "ROTA_SERVICE_PORT": "7682",
+        "ROTA_SERVICE_PORT_HTTP": "7682",
+        "ROTA_PORT": link,
+        f"ROTA_PORT_7682_{kind}": link,
+        f"ROTA_PORT_7682_{kind}_PROTO": protocol,
+        f"ROTA_PORT_7682_{kind}_PORT": "7682",
+        f"ROTA_PORT_7682_{kind}_ADDR": "10.0.0.1",
+    }
+    file.write_text("port = 8000\n")
+    assert load_settings(file=file, environment=made).port == 8000
+    assert load_settings({"port": 9000}, file=file, environment=made).port == 9000
+    told = {one.name: one for one in stray_variables(made)}
+    assert sorted(told) == sorted(made)
+    assert "enableServiceLinks: false" in told["ROTA_PORT"].fix
+
+
+def test_a_port_that_is_none_is_refused_where_somebody_set_it(file: Path) -> None:
+    file.write_text("")
+    assert load_settings(file=file, environment={"ROTA_PORT": "80"}).port == 80
+    assert stray_variables({"ROTA_PORT": "80"}) == []
+    for value in ("http://10.0.0.1:80", "tcp", ""):
+        with pytest.raises(Invalid, match=r"port .* must be a whole number"):
+            load_settings(file=file, environment={"ROTA_PORT": value})
+    with pytest.raises(Invalid, match=r"port .* must be a whole number"):
+        load_settings({"port": "tcp://10.0.0.1:80"}, file=file, environment={})
+    with pytest.raises(Invalid, match="default_target"):
+        load_settings(file=file, environment={"ROTA_DEFAULT_TARGET": "tcp://10.0.0.1:80"})
+
+
 BAD = [
     ({"slots": 0}, "slots 0 must be a whole number from 1 to 10000"),
     ({"slots": "many"}, "slots 'many' must be a whole number"),

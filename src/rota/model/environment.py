@@ -2,11 +2,12 @@
 
 A slip of the pen is refused. A name that resembles no setting may belong to somebody else, as
 ROTA_SERVICE_HOST does, which Kubernetes makes for a service called rota: it is told, and no more.
+So is a ROTA_PORT of Kubernetes, which has the name of a setting: its value tells it apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -16,6 +17,8 @@ from rota.model.interpolate import INJECTED, RESERVED
 
 OURS: Final = (*INJECTED, ARGS)  # what a run gets: a command of Rota inside of one sees them
 TESTS: Final = "ROTA_TEST_"
+PORT: Final = RESERVED + "PORT"
+LINKS: Final = ("tcp://", "udp://", "sctp://")  # tcp://10.0.0.1:7682 is where a service is
 SURE: Final = 0.8  # how alike two names are, from 0 to 1: `slott` and `slots` are 0.8
 
 
@@ -28,20 +31,31 @@ class Stray:
     fix: str
 
 
+def is_link(name: str, value: str) -> bool:
+    """Whether Kubernetes made this variable, though it has the name of a setting."""
+    return name == PORT and value.startswith(LINKS)
+
+
 def strays(
-    variables: Iterable[str],
+    variables: Mapping[str, str],
     settings: Collection[str],
     tables: Mapping[str, Collection[str] | None],
 ) -> list[Stray]:
     """Those among `variables` that set nothing. Each of `settings` has a variable; what is in one
     of `tables` has a place in the file only: these names, or with None any."""
     known = {RESERVED + name.upper() for name in settings} | set(OURS)
+    links = {name for name, value in variables.items() if is_link(name, value)}
     found = sorted(
         name
         for name in variables
-        if name.startswith(RESERVED) and name not in known and not name.startswith(TESTS)
+        if name.startswith(RESERVED) and name not in known - links and not name.startswith(TESTS)
     )
-    return [_stray(name, settings, tables) for name in found]
+    return [_link(name) if name in links else _stray(name, settings, tables) for name in found]
+
+
+def _link(name: str) -> Stray:
+    fix = "Kubernetes made it for a service called rota; enableServiceLinks: false leaves it out"
+    return Stray(name=name, meant=False, fix=fix)
 
 
 def _stray(
