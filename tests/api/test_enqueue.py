@@ -86,6 +86,15 @@ def test_enqueue_many_is_all_in_order(driven: Driven) -> None:
     assert [run.result for run in worked] == [str(n) for n in range(20)]
 
 
+def test_the_ids_of_one_call_rise(driven: Driven) -> None:
+    @driven.app.job()
+    def note(n: int) -> None: ...
+
+    ids = [made.id for made in note.enqueue_many([{"n": n} for n in range(20)])]
+    assert ids == sorted(ids)
+    assert {UUID(id).version for id in ids} == {7}
+
+
 def test_enqueue_many_is_all_or_none(driven: Driven) -> None:
     @driven.app.job()
     def note(n: int) -> None: ...
