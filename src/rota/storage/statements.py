@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
-_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+S = TypeVar("S")
+
+_NAME = "\n-- name: "
 # Not importlib.resources: it costs a command twice as much as to read the statements.
 _HERE = Path(__file__).parent
 # Quoted text and comments are left alone, and so are casts (::type).
@@ -18,12 +21,22 @@ _PARAMETER = re.compile(r"('(?:[^']|'')*'|--[^\n]*|::\w+)|:([a-z_]+)")
 
 def load_statements(engine: str, substitutions: Mapping[str, str]) -> dict[str, str]:
     """All statements of an engine, by name, with the substitutions made."""
-    text = (_HERE / engine / "queries.sql").read_text("utf-8")
-    parts = _NAME.split(text)[1:]
-    return {
-        name: substitute(body.strip().rstrip(";"), substitutions)
-        for name, body in zip(parts[::2], parts[1::2], strict=True)
-    }
+    text = load_script(engine, "queries.sql", substitutions)
+    named = (part.partition("\n") for part in text.split(_NAME)[1:])
+    return {name: body.strip().rstrip(";") for name, _, body in named}
+
+
+class Statements(dict[str, S]):
+    """Statements by name, each made ready for its driver when it is first asked for: a command
+    sends ten of two hundred. Two threads may make the same one; either will do."""
+
+    def __init__(self, texts: Mapping[str, str], make: Callable[[str, str], S]) -> None:
+        super().__init__()
+        self._texts, self._make = texts, make
+
+    def __missing__(self, name: str) -> S:
+        made = self[name] = self._make(name, self._texts[name])
+        return made
 
 
 def load_migrations(engine: str, substitutions: Mapping[str, str]) -> list[tuple[int, str, str]]:

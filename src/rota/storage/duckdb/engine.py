@@ -28,7 +28,11 @@ from rota.storage.duckdb.step import DuckdbStep
 from rota.storage.duckdb.transaction import DuckdbTransaction, Statement, Undone
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
 from rota.storage.files import file_facts
-from rota.storage.statements import load_migrations, load_statements
+from rota.storage.statements import (
+    Statements,
+    load_migrations,
+    load_statements,
+)
 
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
@@ -55,10 +59,8 @@ class DuckdbEngine:
         self.clock: Clock = clock or system_clock
         self.probe = probe
         self.prefix = f'"_{schema}_data".'
-        self.statements = {
-            name: Statement(sql)
-            for name, sql in load_statements("duckdb", self._substitutions).items()
-        }
+        texts = load_statements("duckdb", self._substitutions)
+        self.statements = Statements(texts, lambda name, sql: Statement(sql))
         self._process = os.getpid()
         self._closed = False
         self._readers: deque[duckdb.DuckDBPyConnection] = deque()

@@ -31,7 +31,12 @@ from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.postgres.wake import Listener, Notifier, delivers
-from rota.storage.statements import load_migrations, load_script, load_statements
+from rota.storage.statements import (
+    Statements,
+    load_migrations,
+    load_script,
+    load_statements,
+)
 
 TRIES = 5
 RETRY_SECONDS = 0.02
@@ -66,10 +71,7 @@ class PostgresEngine:
         self.address = Address(url, prepare=prepare)
         self.prefix = f'"{schema}_data".'
         self.channel = f"{schema}_wake"
-        self.statements = {
-            name: Statement(name, sql)
-            for name, sql in load_statements("postgres", self._substitutions).items()
-        }
+        self.statements = Statements(load_statements("postgres", self._substitutions), Statement)
         self._pool = Pool(self.address.connect, size=pool_size)
         self._token = uuid.uuid4().hex  # marks our own notifications
         self._notifier = Notifier(self._send)
