@@ -32,6 +32,7 @@ from rota.storage.statements import (
     Statements,
     load_migrations,
     load_statements,
+    newest_migration,
 )
 
 LONG_WAIT_SECONDS = 0.5
@@ -287,7 +288,7 @@ class DuckdbEngine:
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
         current = self._current_version()
-        newest = load_migrations("duckdb", self._substitutions)[-1][0]
+        newest = newest_migration("duckdb")
         check_version(current, newest, self.path)
 
     def _current_version(self) -> int:

@@ -36,6 +36,7 @@ from rota.storage.statements import (
     load_migrations,
     load_script,
     load_statements,
+    newest_migration,
 )
 
 TRIES = 5
@@ -317,11 +318,13 @@ class PostgresEngine:
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
         current, shown = self._version(), self.address.shown
-        newest = load_migrations("postgres", self._substitutions)[-1][0]
+        newest = newest_migration("postgres")
         check_version(current, newest, shown, f" in schema {self.schema}")
 
     def _version(self) -> int:
-        return self._read(PostgresTransaction.version)
+        # Without a transaction, which would be two round trips more: only meta is read.
+        with self._translated(), self._pool.lend() as connection:
+            return self._transaction("read", connection).version()
 
     def home(self) -> dict[str, str]:
         return self._read(PostgresTransaction.home)

@@ -27,7 +27,7 @@ from rota.storage.sqlite.group import GroupCommit
 from rota.storage.sqlite.select import select
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
-from rota.storage.statements import load_migrations, load_statements
+from rota.storage.statements import load_migrations, load_statements, newest_migration
 
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
@@ -287,7 +287,7 @@ class SqliteEngine:
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
         current = self._current_version()
-        newest = load_migrations("sqlite", self._substitutions)[-1][0]
+        newest = newest_migration("sqlite")
         check_version(current, newest, self.path)
 
     def _current_version(self) -> int:
