@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.model.redact import redact
 from rota.model.schedule import Schedule
@@ -21,6 +21,13 @@ class Actor:
 
 
 SYSTEM = Actor(by="rota", via="system")
+
+
+class Finished(NamedTuple):
+    """A schedule that fires no more. Its other fields may be corrupt: nobody reads them."""
+
+    id: int
+    name: str
 
 
 def audit(
@@ -59,43 +66,23 @@ def record_change(
 
 def record_changes(
     tx: Transaction,
-    changes: Sequence[tuple[Schedule, Schedule | None, Schedule | None]],
+    changes: Sequence[tuple[Schedule | Finished, Schedule | None, Schedule | None]],
     actor: Actor,
     action: str,
     reason: str | None = None,
 ) -> None:
     """The same for many: each with how it was before and is after."""
     told = [
-        (schedule.id, schedule.name, _told(before), _told(after))
-        for schedule, before, after in changes
-    ]
-    _insert(tx, told, actor, action, reason)
-
-
-def record_finished(tx: Transaction, finished: Sequence[tuple[int, str]]) -> None:
-    """Schedules, by id and name, that fire no more: nobody changed their definition."""
-    told = [(id, name, None, None) for id, name in finished]
-    _insert(tx, told, SYSTEM, "finish", "no occurrence is left")
-
-
-def _insert(
-    tx: Transaction,
-    changes: Sequence[tuple[int, str, str | None, str | None]],
-    actor: Actor,
-    action: str,
-    reason: str | None,
-) -> None:
-    told = [
         {
-            "schedule_id": id,
-            "name": name,
+            "schedule_id": schedule.id,
+            "name": schedule.name,
             "by": actor.by,
             "action": action,
             "reason": reason,
-            "before": before,
-            "after": after,
+            "before": _told(before),
+            "after": _told(after),
         }
-        for id, name, before, after in changes
+        for schedule, before, after in changes
     ]
     tx.many("insert_schedule_changes", told)
     entries = [
@@ -111,6 +98,12 @@ def _insert(
         for one in told
     ]
     tx.many("insert_audit", entries)
+
+
+def record_finished(tx: Transaction, finished: Sequence[Finished]) -> None:
+    """No how it was before: nobody changed what it says."""
+    told = [(one, None, None) for one in finished]
+    record_changes(tx, told, SYSTEM, "finish", "no occurrence is left")
 
 
 def _told(schedule: Schedule | None) -> str | None:

@@ -15,7 +15,7 @@ from rota.model.duration import parse_duration
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.storage.engine import Transaction
 from rota.storage.scripts.base import Script
-from rota.storage.scripts.changes import record_finished
+from rota.storage.scripts.changes import Finished, record_finished
 
 # Whose run it is, and of which occurrence; (…, None) is of none.
 Occurrence = tuple[int | None, datetime | None]
@@ -49,6 +49,6 @@ def restart_delay(tx: Transaction, schedule_id: int, expr: str) -> None:
         interval_seconds=interval.total_seconds(),
         waiting_at=WAITING_FOR_RUN,
     )
-    over = [(row["id"], row["name"]) for row in restarted if row["next_fire_at"] is None]
+    over = [Finished(row["id"], row["name"]) for row in restarted if row["next_fire_at"] is None]
     if over:  # it would fire past its `ends_at`
         record_finished(tx, over)

@@ -21,7 +21,7 @@ from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.base import Script
-from rota.storage.scripts.changes import record_finished
+from rota.storage.scripts.changes import Finished, record_finished
 from rota.storage.scripts.delays import restart_delay
 
 
@@ -148,7 +148,7 @@ class FireScript(Script):
                 restart_delay(tx, plan.schedule.id, plan.schedule.expr)
         over = [plan.schedule for plan in won if plan.next_fire_at is None]
         if over:
-            record_finished(tx, [(schedule.id, schedule.name) for schedule in over])
+            record_finished(tx, [Finished(one.id, one.name) for one in over])
         outcomes: Counter[str] = Counter()
         for row in ledger:
             outcomes[row["outcome"]] += MISSED_COUNT if row["count"] is None else row["count"]
