@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -11,7 +12,8 @@ import pytest
 from rota.errors import StorageError
 from rota.model.control_row import Reply, failed
 from rota.storage.postgres import session as session_module
-from rota.storage.postgres.session import PREPARE_AT, Session, Statement
+from rota.storage.postgres.session import HOT, PREPARE_AT, Session, Statement
+from rota.storage.statements import load_statements
 from rota.storage.store import Store
 from tests.conformance.support import PATIENCE, Place, alike, all_runs
 
@@ -143,6 +145,20 @@ def test_behind_a_pooler_nothing_of_ours_stays_in_the_session(place: Place, pool
         assert (plans == []) is pooled
         assert session.execute("SHOW enable_seqscan").fetchone() == ("on" if pooled else "off",)
         assert session.execute("SHOW timezone").fetchone() == ("UTC",)
+
+
+def test_what_a_worker_sends_all_the_time_is_prepared_at_once(place: Place, pooled: bool) -> None:
+    store = place.open()
+    store.list_queues(limit=1)
+    store.claim("worker", queues=[], jobs=["job"], limit=1, lease=timedelta(minutes=1))
+    engine: Any = store.engine
+    with engine._pool.lend() as session:
+        plans = session.execute("SELECT name FROM pg_prepared_statements").fetchall()
+    assert plans == ([] if pooled else [("rota_claim_runs",)])
+
+
+def test_only_statements_that_exist_are_hot() -> None:
+    assert set(load_statements("postgres", {})) >= HOT
 
 
 def test_a_transaction_waits_and_plans_alike_behind_a_pooler(place: Place, pooled: bool) -> None:

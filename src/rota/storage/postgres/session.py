@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 # Prepared at this use: what is sent once is not worth a round trip.
 PREPARE_AT = 3
+# What loops send again and again is prepared at its first use, not planned twice before.
+HOT = frozenset({
+    "due_schedules", "next_fire_at", "fire_free", "claim_runs", "claim_marked_runs", "succeed_runs",
+})  # fmt: skip
 # The plan was made for another shape of the tables, somebody discarded it, or it has the name of
 # another one: prepare it again, elsewhere.
 STALE_PLAN = frozenset({"0A000", "26000", "42P05"})
@@ -38,13 +42,14 @@ SAID_MILLISECONDS = 50
 class Statement:
     """SQL as the server takes it, and the parameters that a caller must bring."""
 
-    __slots__ = ("handle", "names", "numbered", "order", "sql")
+    __slots__ = ("handle", "names", "numbered", "order", "prepare_at", "sql")
 
     def __init__(self, name: str, sql: str) -> None:
         self.sql = to_pyformat(sql).encode()
         self.order = tuple(parameters(sql))
         self.numbered = to_numbered(sql).encode()
         self.handle = f"rota_{name}".encode()
+        self.prepare_at = 1 if name in HOT else PREPARE_AT
         self.names = tuple(name for name in self.order if name != "now")
 
 
@@ -75,15 +80,15 @@ class Session(psycopg.Connection[TupleRow]):
     def run(
         self, statement: Statement, bound: Mapping[str, str | None], then: bytes | None = None
     ) -> PGresult:
-        """One round trip, from the third use on with a plan that is made already. `then` follows
-        in a transaction of its own; what becomes of it is nobody's concern, and where it takes
-        long this session is closed."""
+        """One round trip, with a plan that is made already once it is prepared. `then` follows in
+        a transaction of its own; what becomes of it is nobody's concern, and where it takes long
+        this session is closed."""
         values = [
             None if (value := bound[name]) is None else value.encode() for name in statement.order
         ]
         handle = statement.handle
         uses = self._uses.get(handle, 0) + 1
-        if not self.prepares or uses < PREPARE_AT:
+        if not self.prepares or uses < statement.prepare_at:
             self._uses[handle] = uses
             return self._ask(
                 self.pgconn.send_query_params,
@@ -91,7 +96,7 @@ class Session(psycopg.Connection[TupleRow]):
                 then=then,
             )  # fmt: skip
         try:
-            if uses == PREPARE_AT:
+            if uses == statement.prepare_at:
                 self._ask(self.pgconn.send_prepare, handle, statement.numbered)
                 self._uses[handle] = uses
             return self._ask(
