@@ -163,6 +163,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
                 "psycopg",
                 "rota.app",
                 "rota.executors.python",
+                "rota.model.interpolate",
             },
         ),
     ],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rota.errors import Invalid
+from rota.model.environment import INJECTED
 from rota.model.interpolate import (
-    INJECTED,
     Use,
     interpolate,
     missing,

@@ -20,10 +20,11 @@ from rota.jobsd.scan import MANIFEST, survey
 from rota.jobsd.scripts import INIT, START, scripts_in
 from rota.model.bodies import KEYS
 from rota.model.definition import Definition
-from rota.model.fill import TOLD, texts_in, variables
+from rota.model.environment import INJECTED, TOLD
 from rota.model.fill import missing_message as body_message
 from rota.model.fill import readable as may_be_read
-from rota.model.interpolate import INJECTED, missing_message, readable, uses, variable_of
+from rota.model.fill import texts_in, variables
+from rota.model.interpolate import missing_message, readable, uses, variable_of
 from rota.model.limits import MANIFEST_BYTES, SQL_FILE_BYTES
 from rota.model.redact import is_secret_name
 from rota.model.sql_script import is_autonomous, own_transaction

@@ -17,7 +17,8 @@ from rota.errors import Invalid
 from rota.model.bodies import KEYS
 from rota.model.definition import Definition
 from rota.model.duration import format_duration, parse_duration
-from rota.model.interpolate import RESERVED, VARIABLE_NAME, variable_of
+from rota.model.environment import RESERVED
+from rota.model.interpolate import VARIABLE_NAME, variable_of
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import KEY_LENGTH, REASON_LENGTH, TAGS, check_key, check_name, check_payload
 from rota.model.options import (

@@ -13,13 +13,10 @@ from typing import Any, Final
 
 from rota.errors import Invalid
 from rota.model import interpolate
-from rota.model.interpolate import INJECTED
+from rota.model.environment import TOLD
 from rota.model.limits import VARIABLE_LENGTH
 from rota.model.redact import is_secret_name
 from rota.model.sql_lexer import LITERAL, VARIABLE
-
-ARGS: Final = "ROTA_ARGS"  # all arguments of a run, as JSON
-TOLD: Final = (*INJECTED, ARGS)
 
 _PIECE: Final = re.compile(f"({VARIABLE})|({LITERAL})|(\\$\\{{)")
 

@@ -18,12 +18,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rota.errors import Invalid
+from rota.model.environment import INJECTED, RESERVED
 from rota.model.limits import INTERPOLATED_LENGTH
 from rota.model.sql_lexer import LITERAL, QUOTED, VARIABLE, Lines, Token, lex
 from rota.model.sql_quotes import dollar_parts, escape, misplaced, unfit
-
-RESERVED: Final = "ROTA_"
-INJECTED: Final = ("ROTA_JOB_NAME", "ROTA_RUN_ID", "ROTA_ATTEMPT", "ROTA_SCHEDULED_AT")
 
 VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 

@@ -18,7 +18,8 @@ from rota.executors.http.spec import (
     texts,
 )
 from rota.executors.variables import args_of, values_of
-from rota.model.fill import ARGS, TOLD, fill, refuse_missing, secrets_in, value_of, variables
+from rota.model.environment import ARGS, TOLD
+from rota.model.fill import fill, refuse_missing, secrets_in, value_of, variables
 from rota.model.interpolate import variable_of
 from rota.model.redact import is_secret_name
 from rota.version import VERSION

@@ -22,7 +22,8 @@ from rota.executors.shell.spec import (
     texts,
 )
 from rota.executors.variables import args_of, told_by_rota, values_of
-from rota.model.fill import ARGS, Variable, fill, refuse_missing, secrets_in
+from rota.model.environment import ARGS
+from rota.model.fill import Variable, fill, refuse_missing, secrets_in
 from rota.model.interpolate import variable_of
 from rota.model.limits import COMMAND_LENGTH
 from rota.model.redact import is_secret_name

@@ -16,8 +16,9 @@ from typing import Any
 
 from rota.errors import Invalid
 from rota.model.bodies import OF_FILES, SHELL_KEYS
+from rota.model.environment import RESERVED
 from rota.model.fill import texts_in, variables
-from rota.model.interpolate import RESERVED, variable_of
+from rota.model.interpolate import variable_of
 from rota.model.job import Job
 from rota.model.limits import COMMAND_ELEMENTS, COMMAND_LENGTH, ENVIRONMENT_NAMES, check_payload
 from rota.model.options import named, refuse_unknown
