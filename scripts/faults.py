@@ -99,6 +99,7 @@ PLAN = (
     ("cancels", "sqlite", 1, 10_000),
     ("cancels", "postgres", 1, 10_000),
     ("deadlocks", "postgres", 2, 20),
+    ("strangers", "postgres", 2, 5),
     ("clock-steps", "sqlite", 3, 8),
     ("clock-steps", "postgres", 3, 8),
     ("herd", "sqlite", 2, 40),

@@ -32,13 +32,29 @@ DAY_MINUTES = 1_440
 VICTIM_MILLISECONDS = 20
 STRANGER_MILLISECONDS = 5_000
 PATIENCE = 60.0
-LOCK_SECONDS = 10.0  # for longer than this nobody holds a write lock who is awake
+LOCK_SECONDS = (
+    10.0  # for longer than this nobody of ours holds a lock who is awake, or waits for one
+)
+LONG_RUNS = 6  # at once, of all processes: one that is held has company in its own
 
 
 def begin(campaign: Campaign, **told: Any) -> None:
     campaign.start(PROCESSES, **told)
     campaign.wait_note("up")
     campaign.pass_time(0.2, 0.5)
+
+
+def enqueue_noted(
+    campaign: Campaign, app: rota.Rota, count: int, *, seconds: float, doomed: bool = False
+) -> list[str]:
+    """Runs that a checker knows of; their ids."""
+    asked, many = time.monotonic(), [{"seconds": seconds}] * count
+    ids = [answer.id for answer in app._enqueue("plain", many, {}, None, True)]
+    for one in ids:
+        campaign.notebook.write(
+            "acked", run=one, created=True, asked=asked, job="plain", doomed=doomed
+        )
+    return ids
 
 
 # Cancels
@@ -50,13 +66,8 @@ def cancels(campaign: Campaign, times: int, bench: Bench) -> Verdict:
     app = rota.Rota(campaign.database)
     ids: list[str] = []
     for first in range(0, times, BULK):
-        many = [{"seconds": HANDLER_SECONDS}] * min(BULK, times - first)
-        asked = time.monotonic()
-        for answer in app._enqueue("plain", many, {}, None, True):
-            ids.append(answer.id)
-            campaign.notebook.write(
-                "acked", run=answer.id, created=True, asked=asked, job="plain", doomed=True
-            )
+        many = min(BULK, times - first)
+        ids += enqueue_noted(campaign, app, many, seconds=HANDLER_SECONDS, doomed=True)
     # Who is asked to end meets those who work: they have begun.
     until(lambda: bool(begun(campaign) & set(ids)), "somebody begins one of them", PATIENCE)
     campaign.luck.shuffle(ids)
@@ -141,6 +152,37 @@ def _lock_in_another_order(campaign: Campaign) -> None:
             stranger.rollback()
     except psycopg.OperationalError:
         pass  # the stranger was the one to end
+
+
+def strangers(campaign: Campaign, times: int, bench: Bench) -> Verdict:
+    """A client asks for a cancel and a pause in a transaction that stays open for longer than a
+    lease, and than anybody waits for a lock; then he takes it back. Only what he holds may be lost.
+    """
+    begin(campaign)
+    app = rota.Rota(campaign.database)
+    held: set[str] = set()
+    with psycopg.connect(campaign.database) as stranger:
+        for _ in range(times):
+            ids = enqueue_noted(campaign, app, LONG_RUNS, seconds=2 * campaign.lease)
+            until(lambda ids=ids: under_way(campaign, ids), "long runs are under way", PATIENCE)
+            held.add(ids[0])
+            stranger.execute("SELECT rota.cancel_run(%s)", [ids[0]])
+            stranger.execute("SELECT rota.pause_schedule('queue-short', 'held')")
+            campaign.tally("held row")
+            campaign.pass_time(1.1 * LOCK_SECONDS, 1.4 * LOCK_SECONDS)
+            stranger.rollback()
+            campaign.pass_time(0.5, 1.5)
+    app.close()
+    verdict = campaign.finish()
+    lost = {row["id"] for row in read_rows(campaign.observed)["runs"] if row["lost"]}
+    verdict.violations += [f"run {one} was lost, and nobody held it" for one in lost - held]
+    return verdict
+
+
+def under_way(campaign: Campaign, ids: list[str]) -> bool:
+    named = ", ".join(f"'{one}'" for one in ids)
+    sql = f"SELECT count(*) FROM {{prefix}}runs WHERE state = 'running' AND id IN ({named})"
+    return bool(campaign.query(sql) == len(ids))
 
 
 # Clocks

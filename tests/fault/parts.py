@@ -307,6 +307,7 @@ PARTS = {
     "all-asleep": Part(run=storms.all_asleep, fault="all asleep", lease=1.0),
     "cancels": Part(run=mishaps.cancels, fault="cancel"),
     "deadlocks": Part(run=mishaps.deadlocks, fault="deadlock", engines=("postgres",)),
+    "strangers": Part(run=mishaps.strangers, fault="held row", engines=("postgres",), lease=5.0),
     "clock-steps": Part(run=mishaps.clock_steps, fault="clock step"),
     "herd": Part(run=mishaps.herd, fault="kill in a herd"),
     "backlog": Part(run=mishaps.backlog, fault="kill in a backlog"),

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.timeout(240)
 SHORT = [
     ("cancels", "sqlite", 500),
     ("deadlocks", "postgres", 1),
+    ("strangers", "postgres", 1),
     ("backlog", "sqlite", 2),
     ("past-retention", "sqlite", 1),
 ]
