@@ -20,7 +20,6 @@ from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.postgres.bind import array, bind
 from rota.storage.postgres.connect import ANSWER_LOCK_TIMEOUT
 from rota.storage.postgres.marks import Marks
-from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.scripts.admit import HELD_PER_KEY
 from rota.storage.scripts.fire import Fired, advances, run_row
 from rota.storage.scripts.settle import Settled
@@ -51,8 +50,7 @@ class PostgresStore(Store):
 
     def _joined(self, tx: Transaction) -> Self:
         """Only here can a caller's transaction hold one row, and for as long as it likes."""
-        assert isinstance(tx, PostgresTransaction)
-        tx.script(f"SET LOCAL lock_timeout = '{ANSWER_LOCK_TIMEOUT}'")
+        tx.text(f"SET LOCAL lock_timeout = '{ANSWER_LOCK_TIMEOUT}'", {})
         return super()._joined(tx)
 
     def claim(
