@@ -29,6 +29,13 @@ from rota.cli.main import main
 code = main(sys.argv[1:])
 print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 """
+COLLECTED = """
+import gc, json, sys
+from rota.cli.main import main
+seen = []
+gc.callbacks.append(lambda phase, told: seen.append(told["generation"]))
+print(json.dumps([main(sys.argv[1:]), seen]), file=sys.stderr)
+"""
 
 
 def test_version_is_the_package_version(cli: Cli) -> None:
@@ -176,3 +183,11 @@ def test_a_command_loads_only_what_it_needs(args: list[str], unwanted: set[str])
     code, loaded = json.loads(done.stderr.splitlines()[-1])
     assert code == 0, done.stderr
     assert not unwanted & set(loaded)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_command_is_done_before_it_looks_for_garbage() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTED, "runs"], capture_output=True, text=True, env=environment()
+    )
+    assert json.loads(done.stderr.splitlines()[-1]) == [0, []], done.stderr
