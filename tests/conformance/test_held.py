@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from rota.errors import Unavailable
@@ -40,9 +41,11 @@ SUCCEEDED, FAILED = Outcome(kind="succeeded"), Outcome(kind="failed", error="no"
 @pytest.fixture
 def store(postgres_place: Place, monkeypatch: pytest.MonkeyPatch) -> Store:
     """One that waits for a lock a tenth of a second, not ten."""
-    short = connect._SESSION.replace(f"'{connect.LOCK_TIMEOUT}'", "'100ms'")
-    assert short != connect._SESSION
-    monkeypatch.setattr(connect, "_SESSION", short)
+    long, short = f"'{connect.LOCK_TIMEOUT}'", "'100ms'"
+    assert long in connect._SESSION
+    monkeypatch.setattr(connect, "_SESSION", connect._SESSION.replace(long, short))
+    locally = connect._LOCALLY.replace(long.encode(), short.encode())
+    monkeypatch.setattr(connect, "_LOCALLY", locally)
     opened = postgres_place.open()
     put_job(opened, retry=ONCE)
     return opened
@@ -182,6 +185,55 @@ def test_the_end_that_a_delay_waits_for_is_held_with_its_schedule(
     client.rollback()
     settler.step()
     assert store.schedule_named("delay").next_fire_at == clock() + timedelta(hours=1)
+
+
+def test_progress_of_a_run_that_a_client_holds_is_left_out(store: Store, client: Any) -> None:
+    enqueue_many(store, 2)
+    held, free = claim(store)
+    client.execute("SELECT rota.cancel_run(%s)", [held.id])
+    for run in (held, free):
+        store.set_progress(run.seq, run.attempt, "[1, 2]")
+    assert [store.run(run.id).progress for run in (held, free)] == [None, "[1, 2]"]
+
+
+def test_behind_a_pooler_an_outcome_waits_for_a_client_no_longer(
+    store: Store, postgres_place: Place, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue_many(store, 2)
+    held, free = claim(store)
+    client.execute("SELECT rota.cancel_run(%s)", [held.id])
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)  # as a pooler answers
+    pooled = postgres_place.open()
+    pooled.now()
+    settler = settler_of(pooled)
+    for run in (held, free):
+        settler.put(run, SUCCEEDED)
+    with pytest.raises(Unavailable, match="another transaction"):
+        settler.step()
+    assert settler.step() == HELD_SECONDS
+    assert [state_of(store, run) for run in (held, free)] == ["running", "succeeded"]
+
+
+def test_a_batch_of_held_runs_keeps_rescue_from_no_other(
+    store: Store, client: Any, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.flow.rescue.BATCH", 2)
+    enqueue_many(store, 5)
+    *held, orphan = claim(store)
+    for run in held:
+        client.execute("SELECT rota.cancel_run(%s)", [run.id])
+    clock.advance("1h")
+    told: list[str] = []
+    rescue = Rescue(store, settler_of(store), rescued=lambda: told.append("rescued"))
+    pauses = [rescue.step() for _ in range(3)]
+    assert state_of(store, orphan) == "queued"
+    assert (pauses, told) == ([0.0, 0.0, 1.0], ["rescued"])
+    # From the beginning: what is held is looked at again, without haste in the end.
+    assert [rescue.step() for _ in range(3)] == [0.0, 0.0, 1.0]
+    client.commit()
+    while rescue.step() == 0.0:
+        pass
+    assert {state_of(store, run) for run in held} == {"cancelled"}
 
 
 def test_rescue_passes_over_what_a_client_holds(

@@ -463,7 +463,11 @@ def test_many_runs_are_found_one_by_one_where_the_table_is_small(
     store.renew([(run.seq, run.attempt) for run in runs], LEASE)
     store.cancel_requests([run.seq for run in runs])
     succeeded, failed = Outcome(kind="succeeded"), Outcome(kind="failed")
+    ends = [decide(run, failed, retry=ONCE, max_lost=3) for run in runs[500:]]
+    assert store.held_elsewhere(ends) == set()
     store.settle([decide(run, succeeded, retry=ONCE, max_lost=3) for run in runs[:500]])
-    store.settle([decide(run, failed, retry=ONCE, max_lost=3) for run in runs[500:]])
+    store.settle(ends)
     asked = {"renew_runs", "cancel_requests", "succeed_runs", "settle_runs"}
     assert {name: walks[name] for name in asked} == {name: [] for name in asked}
+    # There is no schedule here, so to read them all is to read nothing.
+    assert set(walks["held_elsewhere"]) == {"Seq Scan  on schedules"}

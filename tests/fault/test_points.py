@@ -47,7 +47,7 @@ ENTRIES = {
 ASKED = {
     "migrate", "pending_migrations", "check_schema", "home", "blocked_within", "notify", "listen",
     "has_wake_channel", "close", "one_writer", "statements", "name", "select", "facts",
-    "grant_roles", "roles_sql",
+    "grant_roles", "roles_sql", "pooled",
 }  # fmt: skip
 STATEMENTS = {"one", "all", "many", "tuples", "columns", "changed", "text", "savepoint"}
 NAMED_BY_CALLERS = {"statement": {"resume_run"}, "action": {"record_action"}}

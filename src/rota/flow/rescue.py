@@ -39,6 +39,7 @@ class Rescue:
         self.guard = ClockGuard()
         self.quiet_until = float("-inf")
         self.left: list[int] = []  # runs that only a process with their executor can end
+        self.held: list[int] = []  # runs that a stranger's transaction holds, in this round
         self.steps = 0
 
     def step(self) -> float:
@@ -49,11 +50,17 @@ class Rescue:
             self.left.clear()
         if self._must_wait():
             return self.interval
-        expired = self.storage.expired_runs(BATCH, self.left)
+        expired = self.storage.expired_runs(BATCH, [*self.left, *self.held])
         if expired:
-            self.left += self.settler.settle_now([self._lost(run) for run in expired])
-            self.rescued()
-        return 0.0 if len(expired) == BATCH else self.interval
+            left, held = self.settler.settle_now([self._lost(run) for run in expired])
+            self.left += left
+            self.held += held
+            if len(left) + len(held) < len(expired):
+                self.rescued()
+        if len(expired) == BATCH:
+            return 0.0
+        self.held.clear()  # all others had their turn: it is looked at again
+        return self.interval
 
     def _must_wait(self) -> bool:
         """After a jump of the clock, or a write that was blocked for long, every lease looks

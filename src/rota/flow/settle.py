@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -148,13 +148,16 @@ class Settler:
 
     # Deciding and writing
 
-    def settle_now(self, ends: Sequence[tuple[Claimed, Outcome]]) -> list[int]:
+    def settle_now(
+        self, ends: Sequence[tuple[Claimed, Outcome]]
+    ) -> tuple[list[int], Collection[int]]:
         """Settle at once, in the calling thread: what rescue does. The seqs that are left to
-        another process, because their executor is not installed here. What a stranger's
-        transaction holds is passed over."""
+        another process, because their executor is not installed here, and those that are passed
+        over, because a stranger's transaction holds them."""
         decided = [self.decide(run, outcome, None) for run, outcome in ends]
         held = self.storage.held_elsewhere(decided)
-        return self._write([one for one in decided if one.run.seq not in held], again=False)
+        free = [one for one in decided if one.run.seq not in held]
+        return self._write(free, again=False), held
 
     def decide(self, run: Claimed, outcome: Outcome, ran_for: timedelta | None) -> Settlement:
         if outcome.kind == "succeeded":  # whatever its retries

@@ -74,6 +74,7 @@ class Address:
                 f"{ENCODE}"
             ) from None
         self._prepare, self._told = prepare, False
+        self.pooled = False  # found when the first session is opened
         self._parameters: dict[str, Any] = {**_DEFAULTS, **given}
         self.role = str(given.get("user") or "")
         host = given.get("host") or given.get("hostaddr") or ""
@@ -99,6 +100,7 @@ class Address:
             if ours and not connection.prepares:
                 connection.execute(_SHARED_SESSION)
                 connection.locally = _LOCALLY
+                self.pooled = True
                 self._tell()
         except psycopg.Error as fault:
             connection.close()

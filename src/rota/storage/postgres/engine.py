@@ -315,6 +315,11 @@ class PostgresEngine:
             if number > current
         ]
 
+    @property
+    def pooled(self) -> bool:
+        """Whether sessions are a pooler's: what is sent alone has none of our settings."""
+        return self.address.pooled
+
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
         current, shown = self._version(), self.address.shown

@@ -524,10 +524,13 @@ SELECT seq FROM {prefix}runs
    AND CASE WHEN state = 'running' THEN cancel_requested_at IS NOT NULL ELSE false END;
 
 -- name: set_progress
+-- Of a row that somebody holds nothing is told: the next progress tells more, and nobody waits.
 UPDATE {prefix}runs AS r SET progress = a.progress
   FROM unnest((SELECT :seq::bigint[]), (SELECT :attempt::integer[]), (SELECT :progress::text[]))
        AS a(seq, attempt, progress)
- WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt;
+ WHERE r.seq IN (SELECT seq FROM {prefix}runs
+                  WHERE seq = ANY ((SELECT :seq::bigint[])::bigint[]) FOR NO KEY UPDATE SKIP LOCKED)
+   AND r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt;
 
 -- name: insert_logs
 INSERT INTO {prefix}logs (run_seq, attempt, at, level, text)
@@ -586,14 +589,19 @@ RETURNING r.seq, r.state, r.worker_id, r.started_at;
 -- name: held_elsewhere
 -- Those still ours whose row, or that of the schedule they end for, another transaction holds.
 WITH free_runs AS MATERIALIZED (
-    SELECT seq FROM {prefix}runs WHERE seq = ANY (:seq::bigint[]) FOR SHARE SKIP LOCKED
+    SELECT seq FROM {prefix}runs WHERE seq = ANY ((SELECT :seq::bigint[])::bigint[])
+       FOR SHARE SKIP LOCKED
 ), free_schedules AS MATERIALIZED (
-    SELECT id FROM {prefix}schedules WHERE id = ANY (:schedule_id::bigint[]) FOR SHARE SKIP LOCKED
+    SELECT id FROM {prefix}schedules WHERE id = ANY ((SELECT :schedule_id::bigint[])::bigint[])
+       FOR SHARE SKIP LOCKED
 )
 SELECT r.seq
-  FROM unnest(:seq::bigint[], :attempt::integer[], :schedule_id::bigint[], :dies::boolean[])
+  FROM unnest((SELECT :seq::bigint[]), (SELECT :attempt::integer[]),
+              (SELECT :schedule_id::bigint[]), (SELECT :dies::boolean[]))
        AS a(seq, attempt, schedule_id, dies)
-  JOIN {prefix}runs AS r ON r.seq = a.seq AND r.attempt = a.attempt AND r.state = 'running'
+  JOIN {prefix}runs AS r
+    ON r.seq = a.seq
+   AND CASE WHEN r.attempt = a.attempt AND r.state = 'running' THEN true ELSE false END
   LEFT JOIN {prefix}schedules AS s
          ON s.id = a.schedule_id AND (a.dies OR s.next_fire_at = :waiting_at)
  WHERE r.seq NOT IN (SELECT seq FROM free_runs)

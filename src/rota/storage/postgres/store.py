@@ -85,25 +85,26 @@ class PostgresStore(Store):
 
     def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
         """One statement, which is the whole transaction."""
-        answers = self.engine.single_tuples(
-            "settle",
-            "succeed_runs",
-            seq=[one.run.seq for one in plain],
-            ran_seconds=[rows.seconds(one.ran_for) for one in plain],
-            result=[one.outcome.result for one in plain],
-        )
+        told = {
+            "seq": [one.run.seq for one in plain],
+            "ran_seconds": [rows.seconds(one.ran_for) for one in plain],
+            "result": [one.outcome.result for one in plain],
+        }
+        if self.engine.pooled:  # sent alone it would wait for a held row without an end
+            answers = self.engine.write("settle", lambda tx: tx.tuples("succeed_runs", **told))
+        else:
+            answers = self.engine.single_tuples("settle", "succeed_runs", **told)
         return [Settled(seq, SUCCEEDED) for (seq,) in answers]
 
     def held_elsewhere(self, settlements: Sequence[Settlement]) -> set[int]:
-        found = self.engine.single_tuples(
-            "settle",
-            "held_elsewhere",
-            seq=[one.run.seq for one in settlements],
-            attempt=[one.run.attempt for one in settlements],
-            schedule_id=[one.run.schedule_id for one in settlements],
-            dies=[one.state == DEAD for one in settlements],
-            waiting_at=WAITING_FOR_RUN,
-        )
+        asked = {
+            "seq": [one.run.seq for one in settlements],
+            "attempt": [one.run.attempt for one in settlements],
+            "schedule_id": [one.run.schedule_id for one in settlements],
+            "dies": [one.state == DEAD for one in settlements],
+            "waiting_at": WAITING_FOR_RUN,
+        }
+        found = self.engine.write("settle", lambda tx: tx.tuples("held_elsewhere", **asked))
         return {seq for (seq,) in found}
 
     def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
