@@ -67,13 +67,16 @@ class Renew:
             if kept[seq].cancel_requested:
                 one.stop("cancelled")
 
-    def overdue(self, leased_at: float) -> bool:
+    def runs_out(self, leased_at: float) -> bool:
         """True when a lease may soon run out that was claimed or renewed then. The margin, a fifth
-        of the lease, is the time to end handlers before other workers may begin. Asks no database:
-        it may be what is away."""
-        now = self.monotonic()
-        if now - leased_at <= self.lease.total_seconds() * 0.8:
+        of the lease, is the time to end handlers before other workers may begin."""
+        return self.monotonic() - leased_at > self.lease.total_seconds() * 0.8
+
+    def overdue(self, leased_at: float) -> bool:
+        """Whether a handler must be stopped for that. Asks no database: it may be what is away."""
+        if not self.runs_out(leased_at):
             return False
+        now = self.monotonic()
         # While one writer holds the whole store nobody can rescue: nothing has to be stopped. But
         # a process that stood still cannot tell a store that was busy from its own sleep.
         slept = self._sleeps(now) or leased_at < self.woke_at

@@ -230,8 +230,9 @@ class Worker:
     def _begin(self, execution: Execution) -> Executor | None:
         """Begin a run that has a slot. Its executor, if a thread has to call that: one that can
         run a handler without a thread has `start(context, done)`, which is true if it does."""
-        if self.renew.overdue(execution.leased_at):
-            # This process slept, or its database is away: the run may be somebody else's by now.
+        if self.renew.runs_out(execution.leased_at):
+            # This process slept, or its database is away or was busy for long: the run may be
+            # somebody else's by now. What runs may go on beside a busy store; this has not begun.
             execution.stop("lost")
         if execution.finished or execution.context.stop_reason is not None:
             # Cancelled, lost or let go while it waited for a slot.

@@ -32,9 +32,6 @@ _DEFAULTS: dict[str, str | int] = {
 # of the moment say (none yet, an empty queue, a burst) must not turn a claim into a read of the
 # whole table, and planning it anew would cost as much as running it.
 LOCK_TIMEOUT = "10s"
-# Who inserted a control row waits for its answer, and so does everybody with a row behind it.
-# Longer than the second after which a server looks for a deadlock: what that undoes is done again.
-ANSWER_LOCK_TIMEOUT = "1500ms"
 _OURS = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",

@@ -18,7 +18,6 @@ from rota.model.transitions import DEAD, SUCCEEDED
 from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.postgres.bind import array, bind
-from rota.storage.postgres.connect import ANSWER_LOCK_TIMEOUT
 from rota.storage.postgres.marks import Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
 from rota.storage.scripts.fire import Fired, advances, run_row
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 
 
 UNIQUE_VIOLATION = "23505"
+# Who inserted a control row waits for its answer, and so does everybody with a row behind it.
+# Longer than the second after which a server looks for a deadlock: what that undoes is done again.
+ANSWER_LOCK_TIMEOUT = "1500ms"
 
 
 class PostgresStore(Store):
