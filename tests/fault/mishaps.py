@@ -32,9 +32,7 @@ DAY_MINUTES = 1_440
 VICTIM_MILLISECONDS = 20
 STRANGER_MILLISECONDS = 5_000
 PATIENCE = 60.0
-LOCK_SECONDS = (
-    10.0  # for longer than this nobody of ours holds a lock who is awake, or waits for one
-)
+LOCK_SECONDS = 10.0  # for longer nobody of ours who is awake holds a lock, or waits for one
 LONG_RUNS = 6  # at once, of all processes: one that is held has company in its own
 
 
