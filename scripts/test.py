@@ -21,6 +21,9 @@ CHECK_BUDGET_MINUTES = 1
 # Each worker of pytest may start its own PostgreSQL; more of them than this is no faster.
 MAX_WORKERS = 4
 NO_TESTS_COLLECTED = 5
+# A test that its own timeout cannot end, and that holds its whole process, is ended with it after
+# this; longer than any timeout of a test that is not a long one.
+HUNG_SECONDS = 660
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,9 @@ def run_phase(phase: Phase, folders: Sequence[Path], *, long: bool) -> list[Resu
             command += ["-n", str(workers), f"--dist={phase.spread}"]
         if long:
             command += ["-m", "", "--hypothesis-profile=long"]
+        else:
+            command += ["-o", f"faulthandler_timeout={HUNG_SECONDS}"]
+            command += ["-o", "faulthandler_exit_on_timeout=true"]
         started = time.monotonic()
         code = subprocess.run([*command, *map(str, folders)], cwd=ROOT).returncode
         seconds = time.monotonic() - started

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -12,6 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 PIECE = 65_536
 LOOK_SECONDS = 0.2
+# Closed with this, a connection ends with RST, and what was not sent yet is lost.
+_RESET = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 class Proxy:
@@ -21,16 +24,17 @@ class Proxy:
     `blackhole`  nothing gets through in either direction, and nothing is closed
     `half_open`  what the server says is lost; what the client says arrives
     `cut_after`  bytes the server may still say, over all connections, before they are all reset
+    `dribble`    what the server says arrives byte by byte
     """
 
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)
         self.delay = 0.0
-        self.blackhole = self.half_open = False
+        self.blackhole = self.half_open = self.dribble = False
         self.cut_after: int | None = None
         self.cuts = 0
         self._guard = threading.Lock()
-        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._pairs: set[Pair] = set()
         self._closing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)
@@ -58,15 +62,15 @@ class Proxy:
 
     def heal(self) -> None:
         """Let everything through again. Connections that a fault ate stay as they are."""
-        self.delay, self.blackhole, self.half_open, self.cut_after = 0.0, False, False, None
+        self.delay, self.cut_after = 0.0, None
+        self.blackhole = self.half_open = self.dribble = False
 
     def reset_all(self) -> None:
         """End every connection, as a firewall does: with RST, not in order."""
         with self._guard:
             pairs, self._pairs = self._pairs, set()
         for pair in pairs:
-            for end in pair:
-                reset(end)
+            pair.reset()
 
     def _accept(self) -> None:
         while True:
@@ -77,35 +81,40 @@ class Proxy:
             try:
                 server = socket.create_connection((self._url.hostname or "", self._url.port or 0))
             except OSError:
-                reset(client)
+                client.setsockopt(*_RESET)
+                client.close()
                 continue
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            pair = Pair(client, server)
             with self._guard:
-                self._pairs.add((client, server))
-            for source, target, talks in ((client, server, False), (server, client, True)):
+                self._pairs.add(pair)
+            for source, target in ((client, server), (server, client)):
                 threading.Thread(
-                    target=self._pump, args=(source, target, talks), name="pump", daemon=True
+                    target=self._serve, args=(pair, source, target), name="pump", daemon=True
                 ).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket, server_talks: bool) -> None:
+    def _serve(self, pair: Pair, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
-            while piece := source.recv(PIECE):
-                if self.delay:
-                    self._closing.wait(self.delay)
-                while self.blackhole and not self._closing.wait(LOOK_SECONDS):
-                    pass
-                if server_talks and self.half_open:
-                    continue
-                if server_talks and self.cut_after is not None:
-                    piece = self._cut(piece)
-                    if piece is None:
-                        self.reset_all()
-                        return
-                target.sendall(piece)
-        for end in (source, target):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+            self._pump(pair, source, target)
+        pair.leave()
+
+    def _pump(self, pair: Pair, source: socket.socket, target: socket.socket) -> None:
+        server_talks = source is pair.server
+        while piece := source.recv(PIECE):
+            if self.delay:
+                self._closing.wait(self.delay)
+            while self.blackhole and not self._closing.wait(LOOK_SECONDS):
+                pass
+            if server_talks and self.half_open:
+                continue
+            if server_talks and self.cut_after is not None:
+                piece = self._cut(piece)
+                if piece is None:
+                    self.reset_all()
+                    return
+            for part in dribbled(piece) if server_talks and self.dribble else (piece,):
+                target.sendall(part)
 
     def _cut(self, piece: bytes) -> bytes | None:
         """What may still be said; None if this was too much."""
@@ -120,9 +129,38 @@ class Proxy:
             return None
 
 
-def reset(end: socket.socket) -> None:
-    with suppress(OSError):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)
-    end.close()
+class Pair:
+    """A connection of a client and ours to the server. Its sockets are closed by whoever of its two
+    threads ends last: a number that is closed too early may be another connection's when the
+    other thread reads from it."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client, self.server = client, server
+        self._guard = threading.Lock()
+        self._readers = 2
+
+    def reset(self) -> None:
+        """Nothing gets through from now on, and both end with RST as soon as nobody reads."""
+        with self._guard:
+            if self._readers:
+                for end in (self.client, self.server):
+                    end.setsockopt(*_RESET)
+                self._shut()
+
+    def leave(self) -> None:
+        with self._guard:
+            self._shut()
+            self._readers -= 1
+            if not self._readers:
+                self.client.close()
+                self.server.close()
+
+    def _shut(self) -> None:
+        for end in (self.client, self.server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def dribbled(piece: bytes) -> Iterator[bytes]:
+    for at in range(len(piece)):
+        yield piece[at : at + 1]

@@ -1,5 +1,7 @@
 """Databases that are busy, full or cut off, and rolling restarts, in their short form."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from tests.fault.campaign import Impossible
 from tests.fault.observer import query
 from tests.fault.parts import PARTS
 from tests.fault.proxy import Proxy
-from tests.fault.zygote import Zygote
+from tests.fault.zygote import ROOT, Zygote
 from tests.support.postgres import Cluster
 
 pytestmark = pytest.mark.timeout(240)
@@ -78,6 +80,27 @@ def test_an_enqueue_is_acknowledged_once_wherever_its_connection_is_cut(postgres
     with psycopg.connect(postgres_url) as connection:
         found = {str(row[0]) for row in connection.execute("SELECT id FROM rota_data.runs")}
     assert acknowledged <= found
+
+
+DRIBBLED = """
+import sys, rota
+from tests.fault.proxy import Proxy
+
+with Proxy(sys.argv[1]) as proxy:
+    app = rota.Rota(proxy.url)
+    app.job(name="job")(lambda: None)
+    app.load()
+    proxy.dribble = True
+    print([len(app.enqueue("job").id) for _ in range(20)])
+    app.close()
+"""
+
+
+def test_an_answer_that_comes_in_pieces_stops_no_other_thread(postgres_url: str) -> None:
+    """The pieces come from a thread of the same process: one that cannot run brings none."""
+    command = [sys.executable, "-c", DRIBBLED, postgres_url]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{[36] * 20}\n", done.stderr
 
 
 @pytest.mark.long

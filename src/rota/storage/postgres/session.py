@@ -150,12 +150,15 @@ class Session(psycopg.Connection[TupleRow]):
         pgconn = self.pgconn
         send(*args)
         self._flush()
-        self._await_answer()
-        result = last = pgconn.get_result()
-        while last is not None:
-            if last.status not in _ANSWERED:
-                result = last
+        result = None
+        while True:
+            # Before each part of it: the driver would wait for the rest with all threads stopped.
+            self._await_answer()
             last = pgconn.get_result()
+            if last is None:
+                break
+            if result is None or last.status not in _ANSWERED:
+                result = last
         assert result is not None
         return result
 
