@@ -342,6 +342,10 @@ class Rota:
     @property
     def storage(self) -> Storage:
         """The store, opened and brought up to date on first use."""
+        # Without the guard: whoever asks may have the store's turn to write, and whoever has the
+        # guard may wait for that.
+        if (opened := self._storage) is not None:
+            return opened
         with self._guard:
             if self._storage is None:
                 store = open_when_free(

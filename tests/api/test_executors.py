@@ -35,7 +35,7 @@ SOURCE = """
     from rota.executors.protocol import Ask, Statement
     from rota.model.outcome import Outcome
 
-    begun, may_end = threading.Event(), threading.Event()
+    begun, may_end, never = threading.Event(), threading.Event(), threading.Event()
 
     class Tally:
         '''Does what the job's spec says, and keeps a row of every end.'''
@@ -62,6 +62,8 @@ SOURCE = """
             params = {"run_id": run.id, "state": run.state}
             if run.job == "rude":
                 raise RuntimeError("no statements today")
+            if run.job == "endless":
+                never.wait()
             statements = [Statement(sql=sql, params=params)]
             if run.job == "asking":
                 statements.append(Ask(f"PAUSE SCHEDULE nightly REASON '{run.state}'"))
@@ -93,7 +95,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def app(package: Any, make_app: Callable[..., rota.Rota], database: str) -> rota.Rota:
     made = make_app(max_lost=1)
-    for name in ("work", "fail", "wait", "broken", "rude", "asking"):
+    for name in ("work", "fail", "wait", "broken", "rude", "endless", "asking"):
         retry = Retry(delay=timedelta(hours=1))
         made.add_job(Job(name=name, executor="tally", spec={"does": name}, retry=retry))
     made.load()
@@ -196,11 +198,23 @@ def test_an_end_asks_for_a_statement(app: rota.Rota, watch: Watch, tally: Tally)
 
 
 @pytest.mark.parametrize(
-    ("job", "detail"), [("broken", "no_such_table"), ("rude", "no statements")]
+    ("job", "detail"),
+    [
+        ("broken", "no_such_table"),
+        ("rude", "no statements"),
+        ("endless", "on_terminated did not answer in 0.2 s"),
+    ],
 )
 def test_a_run_ends_also_when_its_addition_fails(
-    app: rota.Rota, watch: Watch, tally: Tally, job: str, detail: str
+    app: rota.Rota,
+    watch: Watch,
+    tally: Tally,
+    job: str,
+    detail: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if job == "endless":
+        monkeypatch.setattr("rota.flow.settle.ON_TERMINATED_SECONDS", 0.2)
     app.start()
     made = app.enqueue(job)
     assert watch.end(made.id).state == "succeeded"
@@ -212,6 +226,7 @@ def test_a_run_ends_also_when_its_addition_fails(
         assert (event["name"], event["run_id"]) == (job, ended.id)
         assert detail in event["detail"]
     assert tally() == []
+    monkeypatch.setattr("rota.flow.settle.ON_TERMINATED_SECONDS", 60.0)
     # One that fails does not disturb the next.
     assert watch.end(app.enqueue("work").id).state == "succeeded"
     assert len(tally()) == 1
@@ -234,7 +249,8 @@ def test_the_executor_refuses_a_job_it_cannot_run(app: rota.Rota) -> None:
         rota.Invalid, match="executor 'broken' of package 'rota-tally' could not be"
     ):
         app.add_job(Job(name="missing", executor="broken"))
-    assert {job.name for job in app.jobs()} == {"work", "fail", "wait", "broken", "rude", "asking"}
+    known = {"work", "fail", "wait", "broken", "rude", "endless", "asking"}
+    assert {job.name for job in app.jobs()} == known
 
 
 def test_a_process_without_the_package_leaves_its_runs_alone(

@@ -353,7 +353,7 @@ def corrupt_job(store: Store, name: str = "job") -> None:
 
 def together(*calls: Callable[[], T]) -> list[T]:
     """The answers of calls that begin at the same moment, each on a thread of its own."""
-    barrier = threading.Barrier(len(calls))
+    barrier = threading.Barrier(len(calls), timeout=PATIENCE)
 
     def begin(call: Callable[[], T]) -> T:
         barrier.wait()

@@ -16,7 +16,7 @@ from rota.model.files import KeptFile, NewFile
 from rota.model.limits import KEPT_FILE_BYTES
 from rota.storage.scripts import files
 from rota.storage.store import Store
-from tests.conformance.support import BEGINNING, ME, Place, VirtualClock, together
+from tests.conformance.support import BEGINNING, ME, PATIENCE, Place, VirtualClock, together
 
 BYTES = bytes(range(256)) + b"\0'\\x00--"
 
@@ -173,7 +173,7 @@ def test_two_that_come_at_once_do_not_both_take_the_last_place(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "KEPT_FILES", 1)
-    both_sent = threading.Barrier(2)
+    both_sent = threading.Barrier(2, timeout=PATIENCE)
 
     def meet(point: str) -> None:
         # On the other engines the second one begins when the first has committed.

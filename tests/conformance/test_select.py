@@ -47,7 +47,7 @@ def test_a_query_gives_rows_with_names_and_types(store: Store) -> None:
     run_id = enqueue(store)
     settle(store, claim_one(store))
     found = store.select(
-        "SELECT run_id, state, attempt FROM runs WHERE job_name = 'job'", limit=5, seconds=10
+        "SELECT run_id, state, attempt FROM runs WHERE job_name = 'job'", limit=5, seconds=PATIENCE
     )
     assert [(one.name, one.type) for one in found.columns] == [
         ("run_id", "text"), ("state", "text"), ("attempt", "integer"),

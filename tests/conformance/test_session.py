@@ -229,6 +229,7 @@ def test_a_name_that_a_stranger_has_prepared_costs_a_session_and_no_work(
     assert len(store.list_queues(limit=9)) == PREPARE_AT + 2
 
 
+@pytest.mark.usefixtures("heard_out")
 def test_a_connection_that_ends_meanwhile_is_told(session: Session, place: Place) -> None:
     ask(session, "2")
     place.execute(f"SELECT pg_terminate_backend({session.info.backend_pid}, 5000)")

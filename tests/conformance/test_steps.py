@@ -18,6 +18,7 @@ from rota.storage.store import Store
 from tests.conformance.support import (
     LEASE,
     ME,
+    PATIENCE,
     Place,
     VirtualClock,
     claim_one,
@@ -401,7 +402,7 @@ def test_steps_of_two_runs_come_one_after_the_other_or_together_but_both_come(
         with store.step(key(runs[0]), LEASE) as step:
             step.connection.execute("INSERT INTO effects (step) VALUES (1)")
             held.set()
-            go_on.wait(20)
+            assert go_on.wait(PATIENCE)
             step.commit(StepDone())
 
     def beside() -> None:
@@ -409,11 +410,12 @@ def test_steps_of_two_runs_come_one_after_the_other_or_together_but_both_come(
 
     threads = [threading.Thread(target=slowly), threading.Thread(target=beside)]
     threads[0].start()
-    assert held.wait(20)
+    assert held.wait(PATIENCE)
     threads[1].start()
     go_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
     assert effects_of(effects) == [1, 2]
 
 

@@ -70,9 +70,16 @@ class Server:
 
     def drop_database(self, url: str) -> None:
         """Drop a database by its address; whoever is connected is thrown out."""
+        statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+        give_up_at = time.monotonic() + STOP_SECONDS
         with psycopg.connect(self._url, autocommit=True) as connection:
-            statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
-            connection.execute(statement.format(sql.Identifier(database_name(url))))
+            while True:
+                try:
+                    connection.execute(statement.format(sql.Identifier(database_name(url))))
+                    return
+                except psycopg.errors.ObjectInUse:  # the server waits five seconds for them to go
+                    if time.monotonic() > give_up_at:
+                        raise
 
     @contextmanager
     def database(self, *, template: str | None = None) -> Iterator[str]:

@@ -242,7 +242,10 @@ class Context:
                 self._stopped.set()
             callbacks, self._on_stop = self._on_stop, None
         for callback in callbacks or ():
-            callback(reason)
+            try:
+                callback(reason)
+            except Exception:  # whoever stops this one has others to stop
+                self.logger.exception("what should be done at the stop failed")
 
     def close(self) -> None:
         """Close what was opened. The handler's outcome stands even if that fails."""

@@ -11,6 +11,8 @@ import importlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import thread as pools
 from typing import Any
 
 from rota.executors.attempt import conclude, perform_async
@@ -26,6 +28,7 @@ class EventLoop:
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._pool = ThreadPoolExecutor()  # of `asyncio.to_thread`
         self._running: dict[asyncio.Task[None], Context] = {}
         self._closed = False
 
@@ -69,10 +72,20 @@ class EventLoop:
             asyncio.run_coroutine_threadsafe(self._end(within), loop)
             if thread is not threading.current_thread():
                 thread.join(within + 1)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Python waits at its end for every thread of every pool, daemon or not: one that a
+        handler left in a call without an end would keep the process for ever."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        waited_for = getattr(pools, "_threads_queues", {})
+        for thread in self._pool._threads:
+            waited_for.pop(thread, None)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = _new_loop()
+            self._loop.set_default_executor(self._pool)
             self._thread = threading.Thread(
                 target=self._work, args=(self._loop,), name="rota-loop", daemon=True
             )

@@ -37,6 +37,8 @@ class Registry:
         return name in BUILT_IN
 
     def get(self, name: str) -> Executor:
+        if (made := self._made.get(name)) is not None:
+            return made  # whoever holds the guard may be importing a package, for long
         with self._guard:
             if name not in self._made:
                 self._made[name] = self._make(name)

@@ -13,7 +13,7 @@ from typing import Any
 
 from rota.duckdb_instances import open_instance, path_from_url
 from rota.errors import Invalid, MissingExtra, Unknown
-from rota.model.url import leave_out
+from rota.model.url import POSTGRES_PATIENCE, leave_out
 
 STORE = "store"
 KINDS = {
@@ -107,7 +107,8 @@ def connect_postgres(url: str) -> Any:
         raise MissingExtra(
             "this target is PostgreSQL; install it with: pip install 'rota[postgres]'"
         ) from None
-    return psycopg.connect(url, autocommit=True)
+    told: dict[str, Any] = {**POSTGRES_PATIENCE, **psycopg.conninfo.conninfo_to_dict(url)}
+    return psycopg.connect(**told, autocommit=True)
 
 
 class DuckConnection:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import Invalid, Unavailable, Unknown
-from rota.executors.protocol import Ask, HearsTermination
+from rota.executors.protocol import Ask, HearsTermination, Statement
 from rota.flow.counters import Counters
 from rota.flow.events import Events, run_event
 from rota.model.history import ENDS
@@ -34,6 +34,7 @@ log = logging.getLogger("rota.settle")
 
 GROUP = 1_000
 IDLE_SECONDS = 60.0  # a put ends it at once
+ON_TERMINATED_SECONDS = 5.0  # an executor's answer is waited for inside a transaction
 HELD_SECONDS = 1.0  # until another look whether a stranger's transaction has ended
 
 FindHearer = Callable[[str], HearsTermination | None]
@@ -265,10 +266,28 @@ def retry_of(run: Claimed, job: Job | None) -> Retry:
 
 
 def asking(hearer: HearsTermination) -> OnTerminated:
+    """In a thread of its own, for a moment only: others wait for the transaction it is asked in."""
+
     def ask(run: Run) -> list[tuple[str | None, dict[str, Any]]]:
+        answers: list[Sequence[Statement | Ask]] = []
+        faults: list[Exception] = []
+
+        def listen() -> None:
+            try:
+                answers.append(list(hearer.on_terminated(run)))
+            except Exception as fault:
+                faults.append(fault)
+
+        asked = threading.Thread(target=listen, name="rota-on-terminated", daemon=True)
+        asked.start()
+        asked.join(ON_TERMINATED_SECONDS)
+        if faults:
+            raise faults[0]
+        if not answers:
+            raise TimeoutError(f"on_terminated did not answer in {ON_TERMINATED_SECONDS:g} s")
         return [
             (None, {"statement": one.statement}) if isinstance(one, Ask) else (one.sql, one.params)
-            for one in hearer.on_terminated(run)
+            for one in answers[0]
         ]
 
     return ask

@@ -488,6 +488,12 @@ class Worker:
         others = [loop for name, loop in self.loops.items() if name != "renew"]
         stop_loops(others, LOOP_STOP_SECONDS)
         self.loops["renew"].stop(LOOP_STOP_SECONDS)
+        # In a thread: a database that neither answers nor fails must not keep us.
+        last = threading.Thread(target=self._say_goodbye, name="rota-goodbye", daemon=True)
+        last.start()
+        last.join(LOOP_STOP_SECONDS)
+
+    def _say_goodbye(self) -> None:
         try:
             self.notes.step()
             self.storage.forget_worker(self.worker_id)

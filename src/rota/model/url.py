@@ -11,6 +11,15 @@ import re
 from rota.errors import Invalid
 
 ENCODE = "percent-encode @ / # : ? in its password (p@ss is p%40ss)"
+# How we wait for a server of PostgreSQL where its URL does not say: one that vanished is noticed
+# within a minute, not after two hours.
+POSTGRES_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 _POSTGRES = ("postgresql", "postgres")
 # As libpq reads it: user and password end at the first @, if no / comes before it.
 _WHO = re.compile(r"[^@/]*@")

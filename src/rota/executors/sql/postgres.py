@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -108,7 +111,17 @@ class PostgresSession:
             raise SqlFailed(_said(fault) + where) from fault
 
     def interrupt(self) -> None:
-        self.connection.cancel_safe(timeout=CANCEL_SECONDS)
+        try:
+            self.connection.cancel_safe(timeout=CANCEL_SECONDS)
+        except psycopg.Error:
+            # The server cannot be reached. Who waits for its answer stops waiting; a copy, because
+            # he may close the connection at this moment.
+            with (
+                suppress(OSError, psycopg.Error),
+                socket.socket(fileno=os.dup(self.connection.fileno())) as ours,
+            ):
+                ours.shutdown(socket.SHUT_RDWR)
+            raise
 
     def close(self) -> None:
         self.connection.close()

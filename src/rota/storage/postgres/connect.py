@@ -9,7 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from rota.errors import Invalid, StorageError
-from rota.model.url import ENCODE, check_url
+from rota.model.url import ENCODE, POSTGRES_PATIENCE, check_url
 from rota.storage.postgres.faults import translate
 from rota.storage.postgres.session import Session
 
@@ -17,15 +17,8 @@ log = logging.getLogger("rota.storage")
 
 OLDEST_SERVER = 130_000
 
-# What the URL does not say. A peer that vanished is noticed within a minute.
-_DEFAULTS: dict[str, str | int] = {
-    "application_name": "rota",
-    "connect_timeout": 10,
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 60_000,
-}
+# What the URL does not say.
+_DEFAULTS: dict[str, str | int] = {"application_name": "rota", **POSTGRES_PATIENCE}
 
 # A transaction of ours is short: one that is left open holds locks that others need. Every
 # statement of ours is a walk along an index, and each is planned once, as that: what the statistics

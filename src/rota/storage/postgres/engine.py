@@ -30,7 +30,7 @@ from rota.storage.postgres.select import select
 from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
-from rota.storage.postgres.wake import Listener, Notifier, delivers
+from rota.storage.postgres.wake import EXIT_SECONDS, Listener, Notifier, delivers
 from rota.storage.statements import (
     Statements,
     load_migrations,
@@ -381,7 +381,7 @@ class PostgresEngine:
     def close(self) -> None:
         for listener in self._listeners:
             listener.stop()
-        self._notifier.close()
+        self._notifier.close(EXIT_SECONDS)
         self._pool.close()
 
 

@@ -211,8 +211,9 @@ class Session(psycopg.Connection[TupleRow]):
 
     def _await_answer(self) -> None:
         while self.pgconn.is_busy():
-            if self._poll.poll(WAIT_MILLISECONDS):
-                self.pgconn.consume_input()
+            # Also when there is nothing to see: encrypted, it may be here already.
+            self._poll.poll(WAIT_MILLISECONDS)
+            self.pgconn.consume_input()
 
     def _wait_to_send(self) -> None:
         """Both ways: a server that waits for us to read would not read either."""

@@ -73,8 +73,8 @@ class Notifier:
             self._asked = True
             self._changed.notify()
 
-    def close(self, timeout: float | None = None) -> None:
-        """Send what is still to be sent, and end."""
+    def close(self, timeout: float) -> None:
+        """Send what is still to be sent, if the server takes it in time, and end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -143,8 +143,9 @@ class Listener:
         self._stopping.set()
         os.close(self._ender)
         if self._thread.is_alive():
-            self._thread.join()
-        os.close(self._end)
+            self._thread.join(EXIT_SECONDS)
+        if not self._thread.is_alive():  # else it waits for a server, and closes nothing of ours
+            os.close(self._end)
 
     def _run(self) -> None:
         delay = RETRY_SECONDS
