@@ -22,7 +22,7 @@ from rota.model.run import Run
 from rota.storage.store import Store
 from rota.testing import Clock, Driver
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 # For tests that wait for a rescue. Where one write waited for long for another, a rescue waits for
 # one lease after it, and one more: with the usual lease that is longer than a test's patience.
 SHORT_LEASE = "1s"

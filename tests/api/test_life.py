@@ -363,7 +363,7 @@ def test_no_more_handlers_run_at_once_than_there_are_slots(
 
 
 def test_a_run_whose_worker_died_is_done_by_another(make_app: Callable[..., rota.Rota]) -> None:
-    app = make_app(lease="3s")  # a rescue comes soon, and the other one has time for its work
+    app = make_app(lease="8s")  # a rescue comes soon, and the other one has time for its work
     watch = Watch(app)
 
     @app.job(max_attempts=1)

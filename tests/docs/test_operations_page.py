@@ -63,8 +63,8 @@ def test_a_wrong_option_would_be_seen() -> None:
 class Shop:
     """An app with a schedule, and a run that waits for a sign."""
 
-    def __init__(self, database: str) -> None:
-        self.app = rota.Rota(database)
+    def __init__(self, database: str, **settings: str) -> None:
+        self.app = rota.Rota(database, **settings)
         self.began, self.go = threading.Event(), threading.Event()
         self.app.job("slow")(self.slow)
         self.app.job("tick", every="1s", overlap="wait")(lambda: None)
@@ -90,7 +90,7 @@ def test_a_restored_file_goes_on_where_the_backup_was_made(cli: Cli, tmp_path: P
         over = "UPDATE _rota_runs SET lease_until = 1 WHERE id = ? AND state = 'running'"
         assert connection.execute(over, (run,)).rowcount == 1
 
-    after = Shop("sqlite:///backup.db")
+    after = Shop("sqlite:///backup.db", lease="8s")  # a rescue comes soon
     after.go.set()
     assert cli("pause", "--dispatch", "--database", "sqlite:///backup.db").code == 0
     after.app.start()

@@ -8,12 +8,21 @@ import pytest
 from rota.storage.store import Store, open_store
 from tests.fault.bench import Bench
 from tests.fault.zygote import Zygote
+from tests.support.postgres import memory_folder
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where there is some: who is killed loses nothing of what it wrote, and no lease
+    of a second waits for a disk."""
+    with memory_folder(tmp_path) as folder:
+        yield folder
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request: pytest.FixtureRequest, quick_folder: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'rota.db'}"
+        return f"sqlite:///{quick_folder / 'rota.db'}"
     url: str = request.getfixturevalue("postgres_url")
     return url
 
@@ -34,14 +43,14 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def file_bench(zygote: Zygote, tmp_path: Path) -> Bench:
+def file_bench(zygote: Zygote, quick_folder: Path) -> Bench:
     """For the engines whose store is a file."""
-    return Bench(zygote, tmp_path, None)
+    return Bench(zygote, quick_folder, None)
 
 
 @pytest.fixture
-def postgres_bench(zygote: Zygote, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
-    return Bench(zygote, tmp_path, request.getfixturevalue("postgres_server"))
+def postgres_bench(zygote: Zygote, quick_folder: Path, request: pytest.FixtureRequest) -> Bench:
+    return Bench(zygote, quick_folder, request.getfixturevalue("postgres_server"))
 
 
 @pytest.fixture

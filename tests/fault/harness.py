@@ -30,8 +30,8 @@ class Process:
             stdin=subprocess.DEVNULL,
             text=True,
         )
-        reader = threading.Thread(target=self._read, args=(self.popen.stdout,), daemon=True)
-        reader.start()
+        self.reader = threading.Thread(target=self._read, args=(self.popen.stdout,), daemon=True)
+        self.reader.start()
 
     def _read(self, pipe: Iterator[str]) -> None:
         for line in pipe:
@@ -63,7 +63,9 @@ class Process:
             self.signal(signal.SIGCONT)
         self.popen.kill()
         self.popen.wait(PATIENCE)
-        if self.popen.stdout is not None:
+        # Whoever has a copy of its output keeps the reader there, and a close would wait for that.
+        self.reader.join(5)
+        if self.popen.stdout is not None and not self.reader.is_alive():
             self.popen.stdout.close()
 
 

@@ -298,7 +298,7 @@ def sleepers_past_retention(campaign: Campaign, times: int, bench: Bench) -> Ver
         point = f"read.due_schedules.after:{campaign.luck.randrange(2, 6)}"
         child = campaign.start_at(place, environment={"ROTA_STOP_AT": point}, client=False)
         campaign.wait_note("point", by=child.name)
-        if others_can_write(campaign):
+        if others_can_write(campaign.database):
             wait_until_pruned(campaign)
             campaign.tally("sleep past retention")
             slept += 1
@@ -307,18 +307,19 @@ def sleepers_past_retention(campaign: Campaign, times: int, bench: Bench) -> Ver
     return campaign.finish()
 
 
-def others_can_write(campaign: Campaign) -> bool:
+def others_can_write(database: str, seconds: float = LOCK_SECONDS) -> bool:
     """False if another thread of the sleeper had SQLite's only write lock when all of them were
-    stopped: nobody writes until it wakes, so nothing can be deleted meanwhile."""
-    if not campaign.database.startswith("sqlite"):
+    stopped: nobody writes until it wakes, so nothing can be deleted or taken over meanwhile."""
+    if not database.startswith("sqlite"):
         return True
-    path = campaign.database.removeprefix("sqlite:///")
-    with closing(sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)) as connection:
+    path = database.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, timeout=seconds, isolation_level=None)) as connection:
         try:
             connection.execute("BEGIN IMMEDIATE")
+            connection.execute("UPDATE _rota_meta SET value = value")
+            connection.execute("COMMIT")
         except sqlite3.OperationalError:
             return False
-        connection.execute("ROLLBACK")
     return True
 
 

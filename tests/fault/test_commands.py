@@ -53,7 +53,8 @@ def test_a_killed_worker_takes_its_commands_along(
     store: Store, database: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "family"
-    with processes("commands", database, 1, ROTA_TEST_FAMILY=str(file)) as (worker,):
+    environment = {"ROTA_TEST_FAMILY": str(file), "ROTA_GRACE": "1s"}
+    with processes("commands", database, 1, **environment) as (worker,):
         _ready(store)
         forked = wait_for(store, enqueue(database, "fork"), "succeeded")
         run_id = enqueue(database, "family")

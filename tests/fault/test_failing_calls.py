@@ -1,6 +1,5 @@
 """Each database call of a whole life fails once: whoever asked asks again, and nothing is lost."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,37 +7,27 @@ import pytest
 from tests.fault.bench import Bench
 from tests.fault.life import Life
 from tests.fault.points import Nth
-from tests.fault.zygote import Zygote
-from tests.support.postgres import Server, memory_folder
 
 pytestmark = pytest.mark.timeout(240)
 
 
-@pytest.fixture
-def quick_folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is some: nothing here is about what survives a loss of power."""
-    with memory_folder(tmp_path) as folder:
-        yield folder
+def test_a_call_that_fails_on_sqlite_breaks_no_promise(postgres_bench: Bench) -> None:
+    assert (
+        postgres_bench.run("failing-calls", "sqlite", seed=1, times=1).counts["failing call"] > 40
+    )
 
 
-@pytest.fixture
-def bench(zygote: Zygote, quick_folder: Path, postgres_server: Server) -> Bench:
-    return Bench(zygote, quick_folder, postgres_server)
-
-
-def test_a_call_that_fails_on_sqlite_breaks_no_promise(bench: Bench) -> None:
-    assert bench.run("failing-calls", "sqlite", seed=1, times=1).counts["failing call"] > 40
-
-
-def test_a_call_that_fails_on_postgres_breaks_no_promise(bench: Bench) -> None:
-    assert bench.run("failing-calls", "postgres", seed=1, times=1).counts["failing call"] > 40
+def test_a_call_that_fails_on_postgres_breaks_no_promise(postgres_bench: Bench) -> None:
+    assert (
+        postgres_bench.run("failing-calls", "postgres", seed=1, times=1).counts["failing call"] > 40
+    )
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_every_call_that_fails_breaks_no_promise(bench: Bench, engine: str) -> None:
-    assert bench.run("failing-calls", engine, seed=1, times=7).counts["failing call"] > 300
+def test_every_call_that_fails_breaks_no_promise(postgres_bench: Bench, engine: str) -> None:
+    assert postgres_bench.run("failing-calls", engine, seed=1, times=7).counts["failing call"] > 300
 
 
 def test_a_call_that_fails_again_and_again_is_noticed(

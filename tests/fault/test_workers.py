@@ -1,5 +1,6 @@
 """Workers that freeze, die and hang, as real processes under real signals."""
 
+import os
 import re
 import signal
 import threading
@@ -9,7 +10,8 @@ import rota
 from rota.model.run import Run
 from rota.storage.store import Store
 from tests.fault.campaign import until
-from tests.fault.harness import PATIENCE, processes
+from tests.fault.harness import PATIENCE, Process, processes
+from tests.fault.mishaps import others_can_write
 
 
 def wait_for(store: Store, run_id: str, *states: str) -> Run:
@@ -31,6 +33,17 @@ def enqueue(database: str, job: str, **args: object) -> str:
         client.close()
 
 
+def freeze(process: Process, database: str) -> None:
+    """SIGSTOP, at a moment when it holds no lock that everybody needs."""
+    while True:
+        process.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.popen.pid, os.WSTOPPED | os.WNOWAIT)
+        if others_can_write(database, seconds=0.2):  # short: its lease must outlast looks that fail
+            return
+        process.signal(signal.SIGCONT)
+        threading.Event().wait(0.1)
+
+
 def outcomes(store: Store, run: Run) -> list[str]:
     return [attempt.outcome for attempt in store.list_attempts(run.seq, limit=20)]
 
@@ -44,7 +57,7 @@ def test_a_worker_frozen_past_its_lease_cannot_settle_when_it_wakes(
         _ready(store)
         run_id = enqueue(database, "sleep", until=str(over))
         frozen.wait_line("start", run_id, 1)
-        frozen.signal(signal.SIGSTOP)
+        freeze(frozen, database)
         with processes("sleeper", database, 1) as (other,):
             other.wait_line("end", run_id, 2)
             done = wait_for(store, run_id, "succeeded")

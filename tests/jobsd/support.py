@@ -24,7 +24,7 @@ enabled = true                # optional, default true
 queue_max = 3                 # optional, max queued runs
 timeout = "30m"               # optional, job timeout
 """
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Recorder:

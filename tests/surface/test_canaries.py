@@ -76,6 +76,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, cli: Cli) -> I
 def start(monkeypatch: pytest.MonkeyPatch, url: str) -> Iterator[Up]:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("ROTA_DATABASE", url)
+    monkeypatch.setattr("rota.cli.store.BUSY_SECONDS", 60.0)  # the door opens after the screen
     processes = "1" if url.startswith("duckdb") else "2"
     with monkeypatch.context() as planted:
         for name, value in ENVIRONMENT.items():

@@ -38,6 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.unlink()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr("rota.jobsd.folder.START_SECONDS", 60.0)
     return folder
 
 

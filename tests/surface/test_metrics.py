@@ -21,12 +21,18 @@ from rota.flow.counters import Counters
 from rota.model.limits import METRIC_JOBS
 from rota.model.transitions import STATES
 from rota.web.metrics import FRESH_SECONDS, NAMES, STALE_SECONDS, Metrics
-from tests.api.support import wait_until
+from tests.api.support import PATIENCE, wait_until
 from tests.support.postgres import Server
 from tests.surface.conftest import Cli, environment
 from tests.surface.scenario import FAILED, scenario
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape leaves out what takes longer: here nothing does."""
+    monkeypatch.setattr("rota.web.metrics.WAIT_SECONDS", PATIENCE)
 
 
 def samples(metrics: Metrics) -> Samples:

@@ -114,7 +114,7 @@ def test_a_process_that_starts_anew_leaves_none_of_them_behind(up: Up, cli: Cli)
     wait_until(lambda: len(pids(cli) - before - {up.process.pid}) == 2)
     (lingering,) = {run for _, run in begun()}
     assert cli("show", lingering, "--json").json["run"]["state"] == "succeeded"
-    assert up.process.pid in pids(cli)
+    wait_until(lambda: up.process.pid in pids(cli), "the first one's row")
     assert children(up.process.pid, "Z") == set()
     assert not children(up.process.pid, "RSD") & before
 
@@ -133,7 +133,7 @@ def test_all_of_them_let_their_runs_end(up: Up, cli: Cli) -> None:
     up.process.send_signal(signal.SIGINT)
     up.wait_for("stopping; waits up to 30s for")
     Path("go").touch()
-    assert up.process.wait(20) == 0
+    assert up.process.wait(PATIENCE) == 0
     assert are_gone(processes)
     states = {cli("show", run, "--json").json["run"]["state"] for _, run in begun()}
     assert states == {"succeeded"}

@@ -21,7 +21,7 @@ import rota
 from rota.cli.load import load_app
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Invalid
-from tests.api.support import wait_until
+from tests.api.support import PATIENCE, SHORT_LEASE, wait_until
 from tests.surface.conftest import Cli, environment
 
 APP = """
@@ -83,7 +83,7 @@ class Up:
     def wait_for(self, *parts: str) -> str:
         """The first line that holds all of these."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.find(*parts), 20), self.lines
+            assert self._changed.wait_for(lambda: self.find(*parts), PATIENCE), self.lines
             found = self.find(*parts)
         assert found is not None
         return found
@@ -95,9 +95,14 @@ class Up:
         """The exit code, and what stood on stdout."""
         self.process.send_signal(number)
         assert self.process.stdout is not None
-        told = self.process.stdout.read()
-        code = self.process.wait(20)
-        self._reader.join(20)
+        late = threading.Timer(PATIENCE, self.process.kill)
+        late.start()
+        try:
+            told = self.process.stdout.read()
+            code = self.process.wait(PATIENCE)
+        finally:
+            late.cancel()
+        self._reader.join(PATIENCE)
         return code, told
 
 
@@ -254,7 +259,7 @@ def test_ctrl_c_leaves_nothing_behind(
     )
     up = Up()
     up.wait_for("tick", "succeeded in")
-    assert Path("rota.duckdb.rota.sock").exists()
+    wait_until(Path("rota.duckdb.rota.sock").exists, "its door")
     below = descendants(up.process.pid)
     assert below
     code, _ = up.stop(signal.SIGINT)
@@ -292,6 +297,7 @@ def test_a_lost_attempt_is_told_once(cli: Cli) -> None:
     lease = timedelta(milliseconds=20)
     assert app.storage.claim("gone", queues=(), jobs=["slow"], limit=1, lease=lease)
     app.close()
+    Path("rota.toml").write_text(f'lease = "{SHORT_LEASE}"\n')
     up = Up("--only", "scheduler,worker")
     line = up.wait_for("its worker was lost")
     up.stop()

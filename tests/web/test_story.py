@@ -38,6 +38,7 @@ def test_the_api_tells_the_story(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rota.web.metrics.WAIT_SECONDS", 60.0)  # or its figures may be left out
     with scenario(database) as (app, told), client(app) as api:
 
         def items(path: str, **params: str) -> list[dict[str, Any]]:

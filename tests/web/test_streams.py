@@ -22,7 +22,7 @@ import rota
 from rota.flow.events import NAMES, RunEvent
 from rota.web import streams
 from rota.web.feed import CHUNK_BYTES, RING
-from tests.api.support import wait_until
+from tests.api.support import PATIENCE, wait_until
 from tests.surface.conftest import environment
 from tests.web.support import Site, jobs, serving
 
@@ -102,8 +102,11 @@ def test_what_another_process_does_is_told_in_its_order(tmp_path: Path, database
         assert "geheim" not in json.dumps(told)
 
 
-def test_the_stream_says_of_a_run_what_listeners_are_told(tmp_path: Path, database: str) -> None:
+def test_the_stream_says_of_a_run_what_listeners_are_told(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file job by its schedule, three tries of it, in a process that runs as people run it."""
+    monkeypatch.setattr("rota.jobsd.folder.START_SECONDS", PATIENCE)
     folder = tmp_path / "jobs.d"
     folder.mkdir()
     (folder / "shaky.py").write_text(SHAKY)
@@ -315,7 +318,7 @@ def test_it_stops_within_its_grace_while_streams_are_open(tmp_path: Path) -> Non
         try:
             told = json.loads(text)
         except json.JSONDecodeError:
-            continue
+            assert up.poll() is None, text
     port = int(told["web"]["url"].rpartition(":")[2])
     lines = []
     for _ in range(50):
