@@ -8,7 +8,6 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
+REPORTS = ROOT / "build" / "tests"  # what each test took, as JUnit tells it
 INSTALL_BUDGET_MINUTES = 3
 CHECK_BUDGET_MINUTES = 1
 # Each worker of pytest may start its own PostgreSQL; more of them than this is no faster.
@@ -133,23 +133,23 @@ def run_check() -> Result:
 def run_phase(phase: Phase, folders: Sequence[Path], *, long: bool) -> list[Result]:
     """Run pytest on the folders; nothing if all their tests are deselected."""
     announce(phase.name)
-    with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
-        if phase.spread is not None:
-            workers = min((os.cpu_count() or 1) + phase.waits, MAX_WORKERS)
-            command += ["-n", str(workers), f"--dist={phase.spread}"]
-        if long:
-            command += ["-m", "", "--hypothesis-profile=long"]
-        else:
-            command += ["-o", f"faulthandler_timeout={HUNG_SECONDS}"]
-            command += ["-o", "faulthandler_exit_on_timeout=true"]
-        started = time.monotonic()
-        code = subprocess.run([*command, *map(str, folders)], cwd=ROOT).returncode
-        seconds = time.monotonic() - started
-        if code == NO_TESTS_COLLECTED:
-            return []
-        total, failed, skipped = read_report(report)
+    report = REPORTS / f"{phase.name.replace(' ', '-')}.xml"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
+    if phase.spread is not None:
+        workers = min((os.cpu_count() or 1) + phase.waits, MAX_WORKERS)
+        command += ["-n", str(workers), f"--dist={phase.spread}"]
+    if long:
+        command += ["-m", "", "--hypothesis-profile=long"]
+    else:
+        command += ["-o", f"faulthandler_timeout={HUNG_SECONDS}"]
+        command += ["-o", "faulthandler_exit_on_timeout=true"]
+    started = time.monotonic()
+    code = subprocess.run([*command, *map(str, folders)], cwd=ROOT).returncode
+    seconds = time.monotonic() - started
+    if code == NO_TESTS_COLLECTED:
+        return []
+    total, failed, skipped = read_report(report)
     # Pytest may end badly without a failed test: a broken conftest, a crash. That is a failure.
     if code and not failed:
         total, failed = total + 1, 1
