@@ -72,6 +72,7 @@ log = logging.getLogger("rota")
 # One for each handler and some for the loops, so that renewals never wait for handlers.
 MOST_CONNECTIONS = 100
 OWN_CONNECTIONS = 16  # of the loops, and of the HTTP API
+STOP_SECONDS = 10.0  # how long a stop waits for whoever saves something at that moment
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -523,7 +524,7 @@ class Rota:
             self._web.drain()
         if self._folder is not None:
             self._folder.stop()
-        with self._guard:
+        with self._guarded_for(STOP_SECONDS):
             service, self._service = self._service, None
         span = self.settings.grace if grace is ... else _grace(grace)
         if service is not None:
@@ -540,12 +541,23 @@ class Rota:
             door.stop()
         self.executors.close()
         self._equip()
-        with self._guard:
-            if self._storage is not None:
-                self._storage.close()
-                self._storage = None
-                self._saved.clear()
-                self.__dict__.pop("_enqueuer", None)
+        with self._guarded_for(STOP_SECONDS):
+            opened, self._storage = self._storage, None
+            self._saved.clear()
+            self.__dict__.pop("_enqueuer", None)
+        if opened is not None:
+            opened.close()
+
+    @contextmanager
+    def _guarded_for(self, seconds: float) -> Iterator[None]:
+        """Whoever has the guard may wait for a store that neither answers nor fails: a stop waits
+        for him for a while, and then does without it."""
+        held = self._guard.acquire(timeout=seconds)
+        try:
+            yield
+        finally:
+            if held:
+                self._guard.release()
 
     def run(
         self, only: Iterable[str] = PARTS, *, stopping: Callable[[], None] = lambda: None

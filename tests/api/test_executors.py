@@ -232,6 +232,20 @@ def test_a_run_ends_also_when_its_addition_fails(
     assert len(tally()) == 1
 
 
+def test_an_executor_that_never_answers_is_not_asked_for_ever(
+    app: rota.Rota, tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.flow.settle.ON_TERMINATED_SECONDS", 0.05)
+    told = []
+    for _ in range(4):
+        waiting = app.enqueue("endless", delay="1h")
+        app.control.cancel(waiting.id)
+        events = {one["kind"]: one["detail"] for one in app.control.events(waiting.id)}
+        told.append(events["run.on_terminated_failed"])
+    assert told[0].endswith("on_terminated did not answer in 0.05 s")
+    assert told[-1].endswith("on_terminated has not answered for 3 other runs yet")
+
+
 def test_a_group_of_ends_keeps_them_apart(app: rota.Rota, watch: Watch, tally: Tally) -> None:
     app.start()
     made = [app.enqueue(job) for job in ("work", "broken", "work", "rude", "work")]

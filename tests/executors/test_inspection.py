@@ -212,7 +212,6 @@ HARM = {
 
 def test_a_harmful_file_harms_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.executors.inspection.STOP_SECONDS", 3.0)
-    monkeypatch.setattr("rota.executors.child_process.EXIT_SECONDS", 20.0)
     paths = []
     for name, (text, _) in HARM.items():
         paths.append(write(tmp_path, f"{name}.py", text))

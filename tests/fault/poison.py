@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import rota
-from rota.executors import child_process
 from tests.fault.notes import Notebook
 
 LINES = 1_000_000
@@ -186,7 +185,6 @@ ENDLESS = ("loop", "hang", "hold")
 def serve(isolation: str, **settings: Any) -> None:
     """A worker in the foreground, as `app.run` makes it, with every poison as a job."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the zygote blocked it
-    child_process.EXIT_SECONDS = 20.0  # many children begin and end at the same time
     make_app(isolation, **settings).run()
 
 

@@ -66,7 +66,7 @@ class Proxy:
         self.blackhole = self.half_open = self.dribble = False
 
     def reset_all(self) -> None:
-        """End every connection, as a firewall does: with RST, not in order."""
+        """End every connection, as a firewall does: what was not sent yet is lost."""
         with self._guard:
             pairs, self._pairs = self._pairs, set()
         for pair in pairs:

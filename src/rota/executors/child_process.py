@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # A pipe holds at most so many pieces; what is written while they are read can wait.
 PIECES = 16
 # The channel of a process that ends closes a moment before its exit code can be read.
-EXIT_SECONDS = 0.5
+EXIT_SECONDS = 5.0
 START_SECONDS = 30.0
 BURY_SECONDS = 5.0  # a process that waits inside the kernel cannot even be killed
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -252,7 +252,7 @@ class ChildProcess:
 
     def finish(self, output: Output) -> str:
         """The child ended in the middle of a call: say how."""
-        exited = has_exited(self.pid, within=EXIT_SECONDS)
+        exited = self._babbled or has_exited(self.pid, within=EXIT_SECONDS)
         code = self.bury(output)
         if self._babbled:
             return "the handler wrote to a descriptor of its child process that is not its own"

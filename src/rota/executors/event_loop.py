@@ -72,15 +72,7 @@ class EventLoop:
             asyncio.run_coroutine_threadsafe(self._end(within), loop)
             if thread is not threading.current_thread():
                 thread.join(within + 1)
-            self._let_go()
-
-    def _let_go(self) -> None:
-        """Python waits at its end for every thread of every pool, daemon or not: one that a
-        handler left in a call without an end would keep the process for ever."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        waited_for = getattr(pools, "_threads_queues", {})
-        for thread in self._pool._threads:
-            waited_for.pop(thread, None)
+                let_go(self._pool)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -103,6 +95,7 @@ class EventLoop:
                 # asyncio lets SystemExit and KeyboardInterrupt of any task end the loop.
                 LOGGER.exception("a task that an async handler started tried to end the process")
         loop.close()
+        let_go(self._pool)
 
     # On the loop's thread
 
@@ -137,6 +130,15 @@ class EventLoop:
         loop = asyncio.get_running_loop()
         await loop.shutdown_asyncgens()
         loop.stop()
+
+
+def let_go(pool: ThreadPoolExecutor) -> None:
+    """Python waits at its end for every thread of every pool, daemon or not: one that somebody
+    left in a call without an end would keep the process for ever."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    waited_for = getattr(pools, "_threads_queues", {})
+    for thread in getattr(pool, "_threads", ()):
+        waited_for.pop(thread, None)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

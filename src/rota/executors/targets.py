@@ -6,6 +6,7 @@ target with the same address is the store, too: steps commit there together with
 
 from __future__ import annotations
 
+import os
 import os.path
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 
 from rota.duckdb_instances import open_instance, path_from_url
 from rota.errors import Invalid, MissingExtra, Unknown
-from rota.model.url import POSTGRES_PATIENCE, leave_out
+from rota.model.url import ENCODE, leave_out, with_patience
 
 STORE = "store"
 KINDS = {
@@ -107,8 +108,12 @@ def connect_postgres(url: str) -> Any:
         raise MissingExtra(
             "this target is PostgreSQL; install it with: pip install 'rota[postgres]'"
         ) from None
-    told: dict[str, Any] = {**POSTGRES_PATIENCE, **psycopg.conninfo.conninfo_to_dict(url)}
-    return psycopg.connect(**told, autocommit=True)
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error:
+        # Without the driver's words: they may repeat the password.
+        raise Invalid(f"the URL of this target cannot be understood; {ENCODE}") from None
+    return psycopg.connect(**with_patience(given, os.environ), autocommit=True)
 
 
 class DuckConnection:

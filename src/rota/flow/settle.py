@@ -35,6 +35,7 @@ log = logging.getLogger("rota.settle")
 GROUP = 1_000
 IDLE_SECONDS = 60.0  # a put ends it at once
 ON_TERMINATED_SECONDS = 5.0  # an executor's answer is waited for inside a transaction
+MOST_LATE = 3  # of an executor's: then it is not asked before one of them has answered
 HELD_SECONDS = 1.0  # until another look whether a stranger's transaction has ended
 
 FindHearer = Callable[[str], HearsTermination | None]
@@ -265,25 +266,35 @@ def retry_of(run: Claimed, job: Job | None) -> Retry:
     return replace(own, max_attempts=run.max_attempts)
 
 
+# Threads that have not answered in time, by executor: each was waited for once.
+_late: dict[int, list[threading.Thread]] = {}
+
+
 def asking(hearer: HearsTermination) -> OnTerminated:
     """In a thread of its own, for a moment only: others wait for the transaction it is asked in."""
 
     def ask(run: Run) -> list[tuple[str | None, dict[str, Any]]]:
         answers: list[Sequence[Statement | Ask]] = []
-        faults: list[Exception] = []
+        faults: list[BaseException] = []
 
         def listen() -> None:
             try:
                 answers.append(list(hearer.on_terminated(run)))
-            except Exception as fault:
+            except BaseException as fault:  # whatever it is, it ends nothing but this thread
                 faults.append(fault)
 
+        late = [one for one in _late.pop(id(hearer), ()) if one.is_alive()]
+        if late:
+            _late[id(hearer)] = late
+        if len(late) >= MOST_LATE:
+            raise TimeoutError(f"on_terminated has not answered for {len(late)} other runs yet")
         asked = threading.Thread(target=listen, name="rota-on-terminated", daemon=True)
         asked.start()
         asked.join(ON_TERMINATED_SECONDS)
         if faults:
-            raise faults[0]
+            raise RuntimeError(f"on_terminated raised {faults[0]!r}") from faults[0]
         if not answers:
+            _late[id(hearer)] = [*late, asked]
             raise TimeoutError(f"on_terminated did not answer in {ON_TERMINATED_SECONDS:g} s")
         return [
             (None, {"statement": one.statement}) if isinstance(one, Ask) else (one.sql, one.params)

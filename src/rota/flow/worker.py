@@ -492,12 +492,14 @@ class Worker:
         last = threading.Thread(target=self._say_goodbye, name="rota-goodbye", daemon=True)
         last.start()
         last.join(LOOP_STOP_SECONDS)
+        if last.is_alive():
+            log.warning("the store does not answer: the last log lines and the worker's row stay")
 
     def _say_goodbye(self) -> None:
         try:
             self.notes.step()
             self.storage.forget_worker(self.worker_id)
-        except RotaError as fault:
+        except Exception as fault:
             log.warning("the worker's row could not be removed: %s", fault)
 
 

@@ -7,13 +7,15 @@ the rest a name, and both would be told to everybody as where the store is.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from rota.errors import Invalid
 
 ENCODE = "percent-encode @ / # : ? in its password (p@ss is p%40ss)"
-# How we wait for a server of PostgreSQL where its URL does not say: one that vanished is noticed
-# within a minute, not after two hours.
-POSTGRES_PATIENCE = {
+# How we wait for a server of PostgreSQL: one that vanished is noticed within a minute, not after
+# two hours.
+_PATIENCE: dict[str, str | int] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -37,6 +39,19 @@ def check_url(url: str, what: str) -> None:
     ports = [host.rpartition("]")[2].partition(":")[2] for host in hosts]
     if "@" in place or not all(_PORT.fullmatch(port) for port in ports):
         raise Invalid(f"{what} cannot be understood; {ENCODE}")
+
+
+def with_patience(
+    given: Mapping[str, str | int | None], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Parameters of a connection, with our patience where neither they, nor the environment, nor a
+    service file that we do not read, may say otherwise."""
+    if given.get("service") or "PGSERVICE" in environment:
+        return dict(given)
+    patience = dict(_PATIENCE)
+    if "PGCONNECT_TIMEOUT" in environment:
+        del patience["connect_timeout"]
+    return {**patience, **given}
 
 
 def leave_out(scheme: str) -> str:

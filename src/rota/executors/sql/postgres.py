@@ -113,9 +113,9 @@ class PostgresSession:
     def interrupt(self) -> None:
         try:
             self.connection.cancel_safe(timeout=CANCEL_SECONDS)
-        except psycopg.Error:
-            # The server cannot be reached. Who waits for its answer stops waiting; a copy, because
-            # he may close the connection at this moment.
+        except psycopg.errors.CancellationTimeout:
+            # Nobody is there. Who waits for an answer stops waiting. Not after any other fault:
+            # the next try may be heard, and a statement that nobody cancelled is done to its end.
             with (
                 suppress(OSError, psycopg.Error),
                 socket.socket(fileno=os.dup(self.connection.fileno())) as ours,

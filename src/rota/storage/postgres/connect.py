@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+import os
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from rota.errors import Invalid, StorageError
-from rota.model.url import ENCODE, POSTGRES_PATIENCE, check_url
+from rota.model.url import ENCODE, check_url, with_patience
 from rota.storage.postgres.faults import translate
 from rota.storage.postgres.session import Session
 
 log = logging.getLogger("rota.storage")
 
 OLDEST_SERVER = 130_000
-
-# What the URL does not say.
-_DEFAULTS: dict[str, str | int] = {"application_name": "rota", **POSTGRES_PATIENCE}
 
 # A transaction of ours is short: one that is left open holds locks that others need. Every
 # statement of ours is a walk along an index, and each is planned once, as that: what the statistics
@@ -65,7 +62,8 @@ class Address:
             ) from None
         self._prepare, self._told = prepare, False
         self.pooled = False  # found when the first session is opened
-        self._parameters: dict[str, Any] = {**_DEFAULTS, **given}
+        told = {"application_name": "rota", **given}
+        self._parameters = with_patience(told, os.environ)
         self.role = str(given.get("user") or "")
         host = given.get("host") or given.get("hostaddr") or ""
         port = f":{given['port']}" if given.get("port") else ""

@@ -144,10 +144,14 @@ class Listener:
         os.close(self._ender)
         if self._thread.is_alive():
             self._thread.join(EXIT_SECONDS)
-        if not self._thread.is_alive():  # else it waits for a server, and closes nothing of ours
-            os.close(self._end)
 
     def _run(self) -> None:
+        try:
+            self._listen()
+        finally:
+            os.close(self._end)
+
+    def _listen(self) -> None:
         delay = RETRY_SECONDS
         while not self._stopping.is_set():
             try:
