@@ -33,6 +33,7 @@ class Client:
     ) -> None:
         self.app, self.notebook, self.luck = app, notebook, luck
         self.pause = pause or float(os.environ.get("ROTA_TEST_PAUSE", PAUSE_SECONDS))
+        self.once_for = float(os.environ.get("ROTA_TEST_ONCE_SECONDS", ONCE_KEYS_SECONDS))
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="client", daemon=True)
         self.wishes: list[Callable[[], None]] = [
@@ -82,7 +83,7 @@ class Client:
 
     def once(self) -> None:
         """All clients name the same key for a while: one of them makes the run."""
-        self.ask("plain", {}, key=f"once-{int(time.time() / ONCE_KEYS_SECONDS)}")
+        self.ask("plain", {}, key=f"once-{int(time.time() / self.once_for)}")
 
     def delayed(self) -> None:
         self.ask("plain", {}, delay=self.luck.choice(["50ms", "300ms"]))

@@ -34,6 +34,7 @@ MOST_POINTS = 2_000
 # What is reached only in a process that something else happens to as well.
 HINTS: Mapping[str, Mapping[str, str]] = {
     "claim.let_go_unknown": {"ROTA_FAIL_AT": "claim.commit.before:1"},
+    "enqueue.find_keys": {"ROTA_TEST_ONCE_SECONDS": "600"},
 }
 # Where each call that writes is met: in the everyday life of processes under load, when a store
 # is made, when a process stops. What only operators and handlers ask for is not met at all; that
