@@ -231,8 +231,9 @@ def test_a_run_that_is_made_over_http_has_what_was_sent(world: World, name: str)
     world.app.control.delete(made.id)
 
 
-def test_event_streams(world: World, name: str) -> None:
+def test_event_streams(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One frame a line of the log, whatever is in it, and one at the end."""
+    monkeypatch.setattr("rota.web.streams.LOG_LOOK_SECONDS", 0.01)  # it has ended long ago
     text = world.get(f"/api/v1/runs/{world.told[name]}/logs/stream").text
     frames = [frame for frame in text.split("\n\n") if "data:" in frame]
     events = [re.findall(r"^event: ?(.*)$", frame, re.MULTILINE) for frame in frames]
