@@ -34,8 +34,10 @@ MOST_POINTS = 2_000
 # What is reached only in a process that something else happens to as well.
 HINTS: Mapping[str, Mapping[str, str]] = {
     "claim.let_go_unknown": {"ROTA_FAIL_AT": "claim.commit.before:1"},
-    "enqueue.find_keys": {"ROTA_TEST_ONCE_SECONDS": "600"},
+    "enqueue.find_keys": {"ROTA_TEST_ONCE_SECONDS": "600", "ROTA_TEST_WISH": "once"},
 }
+# What clients ask for more often where it is the way to a point.
+WISHES = {"cancel_run": "cancelled", "enqueue_on": "on_connection"}
 # Where each call that writes is met: in the everyday life of processes under load, when a store
 # is made, when a process stops. What only operators and handlers ask for is not met at all; that
 # it can be repeated after a crash anywhere is tested in conformance/test_points.py.
@@ -182,7 +184,10 @@ def points_met(record: Path) -> list[str]:
 
 def die_at(campaign: Campaign, place: int, point: str) -> Child:
     hint = HINTS.get(point.rpartition(".")[0], {})
-    told = {"ROTA_CRASH_AT": f"{point}:1", "ROTA_TEST_PAUSE": "0.02", **hint}
+    wish = WISHES.get(point.partition(".")[0], "")
+    told = {
+        "ROTA_CRASH_AT": f"{point}:1", "ROTA_TEST_PAUSE": "0.02", "ROTA_TEST_WISH": wish, **hint,
+    }  # fmt: skip
     child = campaign.start_at(place, environment=told)
     if point.partition(".")[0] in AT_THE_END:
         campaign.wait_note("up", by=child.name)
