@@ -83,7 +83,8 @@ AGAIN = """\
 ## Run it again
 
 ```sh
-make faults                                       # all of it, resumable; rewrites this page
+make faults                                       # what is left of it; rewrites this page
+python scripts/faults.py --fresh                  # all of it
 python scripts/faults.py --part kills --engine sqlite --seed 7 --times 100     # one part
 python scripts/faults.py --judge build/faults/kills-sqlite-7.tar.gz            # what one left
 ```
@@ -117,12 +118,26 @@ def summary(about: Mapping[str, str], results: Sequence[Result], left: int) -> s
     versions = [f"{NAMES.get(name, name)} {about[name]}" for name in VERSIONS if name in about]
     hours = sum(one["seconds"] for one in results) / 3600
     lines = [
-        f"- date: {span}, commit {about['commit']}",
+        f"- date: {span}, {commits(results)}",
         f"- {', '.join(versions)}; {about['system']}",
         f"- parts of the plan not run yet: {left}" if left else "- the whole plan was run",
         f"- {len(results):,} parts, {hours:.1f} hours, **violations: {count_broken(results)}**",
     ]
     return "\n".join(lines)
+
+
+def commits(results: Sequence[Result]) -> str:
+    """The commit of all parts; else that of most of them, and which parts are of another."""
+    (usual, _), *others = Counter(one["commit"] for one in results).most_common()
+    told = [f"commit {usual}"]
+    for commit, _ in others:
+        names = {
+            f"{one['task']['part']} on {NAMES[one['task']['engine']]}"
+            for one in results
+            if one["commit"] == commit
+        }
+        told.append(f"and commit {commit} for {', '.join(sorted(names))}")
+    return " ".join(told)
 
 
 VERSIONS = ("rota", "python", "sqlite", "postgresql", "psycopg", "duckdb")

@@ -23,6 +23,7 @@ def result(part: str, engine: str, seed: int, **told: Any) -> dict[str, Any]:
     return {
         "task": {"part": part, "engine": engine, "seed": seed, "times": told.pop("times", 100)},
         "day": told.pop("day", "2026-03-01"),
+        "commit": told.pop("commit", "0123456789ab"),
         "seconds": 90.0,
         "counts": told.pop("counts", {}),
         "violations": told.pop("violations", []),
@@ -47,6 +48,12 @@ def test_it_names_date_commit_versions_and_what_is_left() -> None:
         assert version in told
     assert "parts of the plan not run yet: 3" in told
     assert "the whole plan was run" in page(ABOUT, RESULTS, left=0)
+
+
+def test_parts_of_another_commit_are_named() -> None:
+    later = result("crash-points", "duckdb", 1, commit="ba9876543210")
+    told = page(ABOUT, [*RESULTS, later], left=0)
+    assert "commit 0123456789ab and commit ba9876543210 for crash-points on DuckDB" in told
 
 
 def test_faults_are_counted_by_engine_and_seeds_are_all_named() -> None:
