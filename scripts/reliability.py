@@ -158,7 +158,10 @@ def faults_table(results: Sequence[Result]) -> str:
         return ""
     order = sorted(counts, key=lambda what: (what in WORK, what.lower()))
     rows = [
-        [what, *(f"{counts[what][engine]:,}" if counts[what][engine] else "" for engine in ENGINES)]
+        [
+            what,
+            *(f"{counts[what][engine]:,}" if engine in counts[what] else "" for engine in ENGINES),
+        ]
         for what in order
         if sum(counts[what].values()) or what in WORK
     ]

@@ -33,7 +33,7 @@ def result(part: str, engine: str, seed: int, **told: Any) -> dict[str, Any]:
 
 RESULTS = [
     result("kills", "sqlite", 1, counts={"SIGKILL": 1_500, "runs": 70_000}),
-    result("kills", "sqlite", 2, counts={"SIGKILL": 500, "runs": 30_000}),
+    result("kills", "sqlite", 2, counts={"SIGKILL": 500, "runs": 30_000, "database is locked": 0}),
     result("kills", "postgres", 1, counts={"SIGKILL": 1_600, "runs": 9}, day="2026-03-02"),
     result("simulation", "sqlite", 0, counts={"simulated seeds": 100}),
     result("soak", "postgres", 1, figures={"memory MB early": 60.1, "memory MB late": 61.0}),
@@ -60,6 +60,7 @@ def test_faults_are_counted_by_engine_and_seeds_are_all_named() -> None:
     told = page(ABOUT, RESULTS, left=0)
     assert "| SIGKILL | 2,000 | 1,600 |  |" in told
     assert "| runs | 100,000 | 9 |  |" in told
+    assert "| database is locked | 0 |  |  |" in told
     assert "| kills | SQLite | 1-2 | 100 | 3 | 0 |" in told
     assert "| simulation | SQLite | 0-99 | 100 |" in told
     assert "| soak | PostgreSQL | 100 s | memory MB late | 61.0 |" in told
