@@ -144,6 +144,35 @@ class Fire(Verb):
             self.store.drop_schedule(plan.schedule.name, None, ME)
 
 
+class FireKin(Verb):
+    name = "fire"
+    plan: FirePlan
+    herd: list[Schedule]
+
+    def prepare(self) -> None:
+        self.herd = [
+            put_schedule(self.store, f"kin-{self.round}-{n}", overlap="queue") for n in range(3)
+        ]
+        self.clock.advance("10s")
+        self.plan = plans(self.store)[0]
+
+    def call(self, store: Store) -> object:
+        return store.fire_kin(self.plan, [one.id for one in self.herd], None)
+
+    def complete(self) -> bool:
+        return all(
+            len(self.store.list_runs(schedule_id=one.id, limit=9)) == 1
+            and len(ledger(self.store, one)) == 1
+            and slots(self.store, f"o/schedule {one.id}") == [1]
+            and self.store.schedule_named(one.name).next_fire_at == self.plan.next_fire_at
+            for one in self.herd
+        )
+
+    def clear(self) -> None:
+        for one in self.herd:
+            self.store.drop_schedule(one.name, None, ME)
+
+
 class Enqueue(Verb):
     name = "enqueue"
     runs: list[NewRun]
@@ -554,9 +583,10 @@ ASK = {
 }
 
 VERBS: list[type[Verb]] = [
-    Fire, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune, PutSchedule,
-    Cancel, PutDefinitions, Retire, KeepFiles, KeepTexts, OweScripts, TakeScripts, BeginStep,
-    FinishStep, Step, PutFile, DeleteFile, PruneFiles, Answer, PruneAnswered, RegisterSchedule,
+    Fire, FireKin, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune,
+    PutSchedule, Cancel, PutDefinitions, Retire, KeepFiles, KeepTexts, OweScripts, TakeScripts,
+    BeginStep, FinishStep, Step, PutFile, DeleteFile, PruneFiles, Answer, PruneAnswered,
+    RegisterSchedule,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 Dump = Callable[[], list[Any]]

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import rota
-from rota.flow import rescue
+from rota.flow import fire, rescue
 from rota.flow.events import NAMES, RunEvent
 from rota.flow.loop import Loop
 from rota.flow.prune import Prune
@@ -28,7 +28,11 @@ from tests.fault.weaken import weaken
 MAX_LOST = 1_000  # a kill costs a run nothing here, so that only failures make it dead
 NOT_NOW = 75  # exit code of a process that found no database; whoever supervises starts it again
 OVERLAPS = ("queue", "wait", "skip", "allow")
-# What is done once or twice a minute is done each second here.
+KIN = 4
+# What is done once or twice a minute is done each second here, and what is done with hundreds of
+# schedules is done with a few.
+fire.LOOK = 2
+fire.Fire.__init__.__kwdefaults__["least_kin"] = 2
 rescue.SWEEP_EVERY = 1
 Prune.__init__.__kwdefaults__["interval"] = 0.5
 
@@ -199,6 +203,8 @@ def make_app(database: str, notebook: Notebook, **settings: object) -> rota.Rota
     app.schedule("often", job="tick", every="200ms", overlap="allow", catch_up="all")
     app.schedule("delay", job="tick", every="500ms", anchor="delay")
     app.schedule("spread", job="tick", every="1s", spread="500ms", overlap="queue")
+    for number in range(KIN):
+        app.schedule(f"kin-{number}", job="tick", cron="*/2 * * * * *", overlap="queue")
     for name, options in herd_from_environment().items():
         app.schedule(name, job="tick", **options)
     for event in NAMES:

@@ -28,6 +28,7 @@ from tests.simulation.world import World
 
 UNSURE = Focus(rough=3.0, sore="settle", crashes=False, alone=True, sleepy=True)
 INTERFERED = Focus(operator=True)
+HERD = Focus(operator=True, herd=True)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,15 @@ def fire_in_two_transactions(world: World) -> Iterator[None]:
 @plant()
 def cursor_moved_without_comparing(world: World) -> Iterator[None]:
     reword(world, "standing_cursors", "AND s.next_fire_at = a.value ->> 1", "")
+    yield
+
+
+@plant(HERD)
+def herd_fired_whatever_its_schedules_say(world: World) -> Iterator[None]:
+    reword(
+        world, "free_kin", "s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at", "true"
+    )
+    reword(world, "free_kin", "AND s.revision = :revision", "")
     yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from rota.model.job import Job
@@ -41,6 +41,7 @@ class Focus:
     jumpy: bool = False  # the clock is set again and again
     delays: bool = False  # schedules count from the end of their run
     operator: bool = False  # there is one, and it is busy
+    herd: bool = False  # schedules have kin, and one is looked at
 
 
 def simulate(seed: int, plant: Plant | None = None, focus: Focus | None = None) -> History:
@@ -70,8 +71,11 @@ def draw(world: World, focus: Focus) -> None:
     world.max_lost = rng.choice((1, 2, 3))
     jobs = draw_jobs(rng)
     world.store.put_jobs(list(jobs.values()))
+    herd = focus.herd or world.seed % 4 == 1
     for number in range(rng.choice((0, 1, 2, 3))):
-        world.store.put_schedule(draw_schedule(world, f"s{number}", jobs, focus), WORLD)
+        schedule = draw_schedule(world, f"s{number}", jobs, focus)
+        for name in (schedule.name, f"{schedule.name}a", f"{schedule.name}b")[: 3 if herd else 1]:
+            world.store.put_schedule(replace(schedule, name=name), WORLD)
     draw_processes(world, jobs, focus)
     draw_people(world, jobs, focus)
 
@@ -108,8 +112,9 @@ def draw_jobs(rng: random.Random) -> dict[str, Job]:
 def draw_schedule(world: World, name: str, jobs: dict[str, Job], focus: Focus) -> Schedule:
     rng, now = world.rng, world.clock.now()
     job = jobs[rng.choice(list(jobs))]
-    kind = "every" if focus.delays else rng.choice(("cron", "every", "every", "once"))
-    anchors = ("delay",) if focus.delays else ("rate", "rate", "delay")
+    kinds = ("every", "cron") if focus.herd else ("cron", "every", "every", "once")
+    kind = "every" if focus.delays else rng.choice(kinds)
+    anchors = ("delay",) if focus.delays else ("rate",) if focus.herd else ("rate", "rate", "delay")
     match kind:
         case "cron":
             expr = rng.choice(("*/5 * * * * *", "7,31 * * * * *", "* * * * *"))
@@ -125,14 +130,14 @@ def draw_schedule(world: World, name: str, jobs: dict[str, Job], focus: Focus) -
         expr=expr,
         anchor=rng.choice(anchors) if kind == "every" else "rate",
         overlap=rng.choice(("queue", "wait", "skip", "allow")),
-        overlap_key=rng.choice((None, job.overlap_key)),
+        overlap_key=None if focus.herd else rng.choice((None, job.overlap_key)),
         queue_max=rng.choice((None, 0, 2)),
         on_error=rng.choice(("next", "next", "retry", "pause")),
         pause_after=rng.choice((None, None, 2)),
         catch_up=rng.choice(("one", "none", "all")),
         catch_up_limit=rng.choice((1, 3)),
         misfire_grace=timedelta(seconds=rng.choice((0, 5, 20))),
-        jitter=timedelta(seconds=rng.choice((0, 0, 3))),
+        jitter=timedelta(seconds=0 if focus.herd else rng.choice((0, 0, 3))),
         first_run=soon if kind != "once" and rng.random() < 0.2 else None,
         ends_at=now + timedelta(seconds=60) if rng.random() < 0.1 else None,
         priority=rng.choice((None, None, 5)),
@@ -157,7 +162,7 @@ def draw_processes(world: World, jobs: dict[str, Job], focus: Focus) -> None:
             parts=parts,
             jobs=known,
             slots=rng.choice((1, 2, 4)),
-            batch=rng.choice((1, 2, 500)),
+            batch=1 if focus.herd else rng.choice((1, 2, 500)),
             retention=retention,
         )
         world.processes.append(process)

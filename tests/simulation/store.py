@@ -163,7 +163,7 @@ class Asked:
 
 
 WATCHED = (
-    "due_schedules", "park_schedules", "fire", "enqueue", "promote", "admit", "claim",
+    "due_schedules", "park_schedules", "fire", "fire_kin", "enqueue", "promote", "admit", "claim",
     "let_go_unknown", "renew", "settle", "expired_runs", "sweep", "prune_runs", "fold_ledger",
     "put_jobs", "put_schedule", "register_schedule", "pause_schedule", "resume_schedule",
     "drop_schedule",

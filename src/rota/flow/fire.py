@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,12 +27,16 @@ from rota.storage.protocol import Broken, Fired, Storage
 
 log = logging.getLogger("rota.fire")
 
-BATCH = 1_000
+LOOK = 100  # how many schedules one look takes; those of a herd are not looked at
+BATCH = 1_000  # the same where many are due that are no herd
+LEAST_KIN = 20  # so many of one kin in one look are part of a herd
+HERD = 100_000
+HERD_RUNS = 2_000  # in one transaction
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
 OFF_PAUSE = 1.0  # switched off: how long until it is asked again
 REFUSED_PAUSE = 0.05  # somebody holds a schedule that is due: how long until it is tried again
-LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is made again
+LATEST_SECONDS = 1.0  # a plan that is older than this is made again
 MOST_RUNS = 1_000  # in one transaction
 
 
@@ -53,6 +58,7 @@ class Fire:
         max_fires_per_tick: int = 0,
         start_delay: float = 0.0,
         look_ahead: float = 0.0,
+        least_kin: int = LEAST_KIN,
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
@@ -65,6 +71,10 @@ class Fire:
         self.guard = ClockGuard()
         self.begins_at = monotonic() + start_delay
         self.newest = False  # which end of what is due this tick takes
+        self.least_kin = least_kin
+        self.crowd = False  # more is due than one look found
+        self.herds: list[Herd] = []
+        self.scattered = False  # the slots of a herd were taken: one by one, until all is done
         self.coming: Coming | None = None
         self.unparked: set[int] = set()  # broken, and held by somebody at the last look
         self.just_fired = False  # on time: what comes next is still to be asked for
@@ -77,10 +87,14 @@ class Fire:
         if not self.enabled():
             self.coming = None
             return OFF_PAUSE
+        if self.herds:
+            return self._fire_herd()
         coming, self.coming = self.coming, None
         if coming is not None and 0 <= self.monotonic() - coming.at < LATEST_SECONDS:
             self._fire(coming.plans, coming.jobs)
             self.just_fired = not coming.full
+            if coming.crowd:
+                self._gather(coming.plans, coming.jobs)
             return self._rest() if coming.full else WORKER_FIRST_SECONDS
         if self.just_fired:
             self.just_fired = False
@@ -90,7 +104,8 @@ class Fire:
     def _look(self) -> float:
         # Behind, what is due now comes first: the newest would be those that are not due yet.
         ahead = timedelta(0) if self.newest else self.look_ahead
-        due = self.storage.due_schedules(self.batch, newest=self.newest, ahead=ahead)
+        limit = self.batch if self.crowd or self.limited else min(LOOK, self.batch)
+        due = self.storage.due_schedules(limit, newest=self.newest, ahead=ahead)
         self.read = (self.monotonic(), due.now)
         if self._jumped(due.now):
             return CLOCK_RECHECK
@@ -111,7 +126,7 @@ class Fire:
                 return CLOCK_RECHECK
             left = max(0.0, (now - again).total_seconds())
             full = self.limited and (due.full or room <= 0)
-            self.coming = Coming(plans, due.jobs, self.monotonic() + left, full)
+            self.coming = Coming(plans, due.jobs, self.monotonic() + left, full, due.full)
             return min(left, self.pace)
         fired = bool(plans) and self._fire(plans, due.jobs)
         refused = bool(plans or broken) and not (parked or fired)
@@ -119,8 +134,10 @@ class Fire:
             # Behind: every other tick takes the newest, so that a long catch-up never keeps
             # those waiting that are on time.
             self.newest = not self.newest
+            self.crowd = True
+            self._gather(plans, due.jobs)
             return self._rest() if self.limited else REFUSED_PAUSE * refused
-        self.newest = False
+        self.newest = self.crowd = self.scattered = False
         return max(self._until_next(), REFUSED_PAUSE * refused)
 
     def _rest(self) -> float:
@@ -184,16 +201,55 @@ class Fire:
             self.counters.fired(fired.outcomes, self._lags(plans, fired))
         return bool(fired.moved)
 
+    def _gather(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> None:
+        """Find the herds that plans of one look are part of. They are fired at the next steps, by
+        these plans; what they leave is for the looks that follow."""
+        if self.limited or self.scattered or tracing.tracer() is not None:
+            return  # to count them, to decide for each, or to tell of each takes one by one
+        kin: defaultdict[tuple[Any, ...], list[FirePlan]] = defaultdict(list)
+        for plan in plans:
+            if (key := plan.kin) is not None:
+                kin[key].append(plan)
+        made_at = self.monotonic()
+        self.herds = [
+            Herd(alike[0], jobs.get(alike[0].schedule.job), made_at)
+            for alike in kin.values()
+            if len(alike) >= self.least_kin
+        ]
+
+    def _fire_herd(self) -> float:
+        herd = self.herds[0]
+        if not 0 <= self.monotonic() - herd.made_at < LATEST_SECONDS:
+            self.herds = []
+            return 0.0
+        if herd.ids is None:
+            herd.ids = self.storage.due_kin(herd.plan.schedule, HERD)
+        ids, herd.ids = herd.ids[:HERD_RUNS], herd.ids[HERD_RUNS:]
+        if not herd.ids:
+            del self.herds[0]
+        if ids:
+            fired = self.storage.fire_kin(herd.plan, ids, herd.job)
+            if fired.runs:
+                self.fired()
+                lag = self._lag(herd.plan.cursor)
+                self.counters.fired(fired.outcomes, [lag] * fired.runs)
+            if 2 * fired.runs < len(ids):
+                self.herds, self.scattered = [], True
+        return 0.0
+
     def _lags(self, plans: list[FirePlan], fired: Fired) -> list[float]:
         """How long after its instant each occurrence was fired."""
-        read_at, now = self.read
-        now += timedelta(seconds=self.monotonic() - read_at)
         return [
-            max(0.0, (now - run.occurrence).total_seconds())
+            self._lag(run.occurrence)
             for plan in plans
             if plan.schedule.id in fired.moved
             for run in plan.runs
         ]
+
+    def _lag(self, occurrence: datetime) -> float:
+        read_at, now = self.read
+        now += timedelta(seconds=self.monotonic() - read_at)
+        return max(0.0, (now - occurrence).total_seconds())
 
     def _until_next(self) -> float:
         now, next_fire_at = self.storage.next_fire_at()
@@ -235,12 +291,23 @@ class Traced:
 @dataclass(frozen=True, slots=True)
 class Coming:
     """What is due next: planned, and to be written at a monotonic instant. `full`: it is as many
-    as one tick may fire."""
+    as one tick may fire; `crowd`: as many as one look may find."""
 
     plans: list[FirePlan]
     jobs: Mapping[str, Job]
     at: float
     full: bool
+    crowd: bool
+
+
+@dataclass(slots=True)
+class Herd:
+    """Schedules of one kin, due at one instant, and the plan that is true of all of them."""
+
+    plan: FirePlan
+    job: Job | None
+    made_at: float
+    ids: list[int] | None = None  # still to be fired; None: not read yet
 
 
 def _cursor(schedule: Schedule) -> datetime:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -47,6 +48,12 @@ class FirePlan(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[PlannedRun, ...] = ()
     stretches: tuple[Stretch, ...] = ()
     broken: str | None = None
+
+    @property
+    def kin(self) -> tuple[Any, ...] | None:
+        """Equal for plans of which one stands for all: one run on time, and another one to come."""
+        plain = len(self.runs) == 1 and not self.stretches and self.next_fire_at is not None
+        return self.schedule.kin if plain else None
 
 
 def plan_fire(schedule: Schedule, now: datetime, room: int | None = None) -> FirePlan:

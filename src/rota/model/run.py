@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha1
@@ -24,13 +24,20 @@ RUN_ID = str(uuid.UUID(int=0))  # the shape of an id
 
 def occurrence_id(schedule_id: int, occurrence: datetime) -> str:
     """The id of the run that stands for an occurrence."""
+    return occurrence_ids([schedule_id], occurrence)[0]
+
+
+def occurrence_ids(schedule_ids: Iterable[int], occurrence: datetime) -> list[str]:
+    """The same for many schedules whose occurrence is at one instant."""
     # What uuid.uuid5 does, without its object in between: a herd makes thousands at once.
-    told = sha1(
-        _OCCURRENCES + f"{schedule_id}|{micros(occurrence)}".encode(), usedforsecurity=False
-    )
-    text = told.hexdigest()
-    variant = "89ab"[int(text[16], 16) & 3]
-    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"
+    instant = f"|{micros(occurrence)}"
+    ids = []
+    for schedule_id in schedule_ids:
+        told = f"{schedule_id}{instant}".encode()
+        text = sha1(_OCCURRENCES + told, usedforsecurity=False).hexdigest()
+        variant = "89ab"[int(text[16], 16) & 3]
+        ids.append(f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}")
+    return ids
 
 
 def begins_run_id(text: str) -> bool:

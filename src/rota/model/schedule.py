@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, lru_cache
+from operator import attrgetter
 from typing import Any
 
 from rota.errors import Invalid
@@ -161,6 +162,13 @@ class Schedule:
         """True when the next occurrence is counted from the end of the run before."""
         return self.kind == "every" and self.anchor == "delay"
 
+    @property
+    def kin(self) -> tuple[Any, ...] | None:
+        """Equal for schedules of which one plan says what becomes of all; None where it depends
+        on the schedule itself."""
+        own = self.overlap_key is not None or self.spread or self.jitter or self.delays
+        return None if own else _kin(self)
+
     def next_after(self, after: datetime) -> datetime | None:
         """The first occurrence after `after`, inside starts_at and ends_at."""
         if self.starts_at is not None and after < self.starts_at:
@@ -233,6 +241,12 @@ DEFINITION = (
     "catch_up", "catch_up_limit", "misfire_grace", "jitter", "spread", "args", "priority",
     "retry", "owner", "enabled",
 )  # fmt: skip
+# What a plan and the row of its run are made of, but for id, name and args.
+KIN = (
+    "job", *TIMING, "overlap", "catch_up", "catch_up_limit", "misfire_grace", "priority", "retry",
+    "next_fire_at", "revision",
+)  # fmt: skip
+_kin = attrgetter(*KIN)
 _SAID = DEFINITION[1:]  # all but the name, which is how it is found
 _CHOICES = {
     "dst": DST, "anchor": ANCHOR, "overlap": OVERLAP, "on_error": ON_ERROR, "catch_up": CATCH_UP,

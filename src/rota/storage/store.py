@@ -24,6 +24,7 @@ from rota.storage.scripts.facts import FactsScript
 from rota.storage.scripts.figures import FiguresScript
 from rota.storage.scripts.files import FilesScript
 from rota.storage.scripts.folder import FolderScript
+from rota.storage.scripts.herd import HerdScript
 from rota.storage.scripts.ledger import LedgerScript
 from rota.storage.scripts.lists import ListsScript
 from rota.storage.scripts.look import LookScript
@@ -35,6 +36,7 @@ from rota.storage.scripts.tokens import TokenScript
 class Store(
     FolderScript,
     SharedScript,
+    HerdScript,
     FactsScript,
     EnqueueScript,
     ClaimScript,

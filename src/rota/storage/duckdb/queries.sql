@@ -135,6 +135,64 @@ SELECT a.schedule_id, a.occurrence, a.last_occurrence, a.count, a.outcome, a.rea
                     WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence)
 QUALIFY row_number() OVER (PARTITION BY a.schedule_id, a.occurrence) = 1;
 
+-- name: due_kin
+-- All schedules of which one plan says what becomes of them.
+SELECT id FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at = :next_fire_at
+   AND revision IS NOT DISTINCT FROM :revision
+   AND job = :job AND kind = :kind AND expr = :expr AND timezone = :timezone AND dst = :dst
+   AND anchor = :anchor AND first_run IS NOT DISTINCT FROM :first_run
+   AND starts_at IS NOT DISTINCT FROM :starts_at AND ends_at IS NOT DISTINCT FROM :ends_at
+   AND overlap = :overlap AND overlap_key IS NULL
+   AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit
+   AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
+   AND priority IS NOT DISTINCT FROM :priority AND retry IS NOT DISTINCT FROM :retry
+   AND CASE WHEN json_valid(args) THEN json_type(args) = 'OBJECT' END
+ ORDER BY id LIMIT :limit;
+
+-- name: free_kin
+-- standing_cursors and busy_keys of a herd; what the ledger knows already needs more than this.
+SELECT s.id FROM {prefix}schedules AS s
+ WHERE s.id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')))
+   AND s.enabled AND NOT s.paused AND s.next_fire_at = :cursor_at
+   AND s.revision IS NOT DISTINCT FROM :revision AND s.next_fire_at <= {now}
+   AND s.id NOT IN (SELECT schedule_id FROM {prefix}occurrences WHERE occurrence = :cursor_at)
+   AND (NOT :has_slot OR 'o/schedule ' || s.id NOT IN (
+           SELECT key FROM {prefix}slots WHERE number = 1
+           UNION ALL
+           SELECT wanted_key FROM {prefix}runs
+            WHERE wanted_key IS NOT NULL
+              AND (state = 'held' OR (state = 'waiting' AND attempt = 0 AND occurrence IS NOT NULL
+                                      AND retry_of IS NULL))))
+ ORDER BY s.id;
+
+-- name: advance_kin
+UPDATE {prefix}schedules SET next_fire_at = :next_fire_at, last_fired_at = :cursor_at
+ WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')));
+
+-- name: take_kin_slots
+INSERT INTO {prefix}slots (key, number, owner_run)
+SELECT 'o/schedule ' || a[1], 1, a[2]
+  FROM (SELECT unnest(from_json_strict(:rows, '[["BIGINT"]]')) AS a);
+
+-- name: insert_kin_occurrences
+INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, run_id,
+       recorded_at)
+SELECT a[1]::BIGINT, :cursor_at, :cursor_at, 1, 'fired', a[3], {now}
+  FROM (SELECT unnest(from_json_strict(:rows, '[["VARCHAR"]]')) AS a);
+
+-- name: insert_kin_runs
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, missed_count, created_by)
+SELECT r.a[2]::BIGINT, r.a[3], :job, :queue, :priority,
+       CASE WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END, :due_at, {now}, {now},
+       :max_attempts, :timeout, :backoff, s.args, CASE WHEN :has_slot THEN 'schedule ' || s.id END,
+       :concurrency_key, :concurrency_limit, :wanted_key, s.id, :cursor_at, :missed_count,
+       'schedule ' || s.name
+  FROM (SELECT unnest(from_json_strict(:rows, '[["VARCHAR"]]')) AS a) AS r
+  JOIN {prefix}schedules AS s ON s.id = r.a[1]::BIGINT;
+
 ------------------------------------------------------------------------------------ enqueue
 
 -- name: take_keys

@@ -111,6 +111,70 @@ SELECT seq, id, job, queue, priority,
   FROM won, t
 RETURNING schedule_id;
 
+-- name: due_kin
+-- All schedules of which one plan says what becomes of them.
+SELECT id FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at = :next_fire_at::timestamptz
+   AND revision = :revision::bigint
+   AND job = :job AND kind = :kind AND expr = :expr AND timezone = :timezone AND dst = :dst
+   AND anchor = :anchor AND first_run IS NOT DISTINCT FROM :first_run::timestamptz
+   AND starts_at IS NOT DISTINCT FROM :starts_at::timestamptz
+   AND ends_at IS NOT DISTINCT FROM :ends_at::timestamptz
+   AND overlap = :overlap AND overlap_key IS NULL
+   AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit::integer
+   AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
+   AND priority IS NOT DISTINCT FROM :priority::integer
+   AND retry::text IS NOT DISTINCT FROM :retry::text AND json_typeof(args) = 'object'
+ ORDER BY id LIMIT :limit::bigint;
+
+-- name: fire_kin
+-- What fire_free does, for schedules of one kin: what they share is bound once, and the rest is read
+-- where it is.
+WITH t AS MATERIALIZED (SELECT {now} AS now),
+free AS MATERIALIZED (
+    SELECT a.schedule_id, a.id
+      FROM unnest(:ids::bigint[], :run_ids::uuid[]) AS a(schedule_id, id)
+     CROSS JOIN LATERAL (
+           SELECT 1 FROM {prefix}schedules
+            WHERE id = a.schedule_id AND next_fire_at = :cursor_at::timestamptz
+              AND revision = :revision::bigint AND enabled AND NOT paused
+              AND next_fire_at <= (SELECT now FROM t)
+              FOR UPDATE SKIP LOCKED) AS locked
+     WHERE NOT :has_slot::boolean
+        OR NOT EXISTS (SELECT 1 FROM {prefix}slots
+                        WHERE key = 'o/schedule ' || a.schedule_id AND number = 1)
+       AND NOT EXISTS (SELECT 1 FROM {prefix}runs
+                        WHERE state = 'held' AND wanted_key = 'o/schedule ' || a.schedule_id)
+       AND NOT EXISTS (SELECT 1 FROM {prefix}runs
+                        WHERE state = 'waiting' AND wanted_key = 'o/schedule ' || a.schedule_id
+                          AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL)
+), moved AS (
+    UPDATE {prefix}schedules AS s
+       SET next_fire_at = :next_fire_at::timestamptz, last_fired_at = :cursor_at::timestamptz
+      FROM free WHERE s.id = free.schedule_id
+    RETURNING nextval('{prefix}runs_seq') AS seq, free.id, s.id AS schedule_id, s.name, s.args
+), taken AS (
+    INSERT INTO {prefix}slots (key, number, owner_run)
+    SELECT 'o/schedule ' || schedule_id, 1, seq FROM moved WHERE :has_slot::boolean
+     ORDER BY ('o/schedule ' || schedule_id) COLLATE "C"
+), told AS (
+    INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome,
+           run_id, recorded_at)
+    SELECT schedule_id, :cursor_at::timestamptz, :cursor_at::timestamptz, 1, 'fired', id, now
+      FROM moved, t
+)
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, missed_count, created_by)
+SELECT seq, id, :job, :queue, :priority::integer,
+       CASE WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END, :due_at::timestamptz, now,
+       now, :max_attempts::integer, :timeout::text, :backoff::json, args,
+       CASE WHEN :has_slot::boolean THEN 'schedule ' || schedule_id END, :concurrency_key::text,
+       :concurrency_limit::integer, :wanted_key::text, schedule_id, :cursor_at::timestamptz,
+       :missed_count::bigint, 'schedule ' || name
+  FROM moved, t
+RETURNING schedule_id;
+
 -- name: park_schedules
 -- A schedule that cannot be planned leaves the due index, visibly, and delays nobody. One that is
 -- locked may stay so for as long as somebody's transaction is open: it is parked at a later look.

@@ -12,7 +12,7 @@ from rota.errors import MissingExtra, StorageError, Unknown
 from rota.model.job import Job
 from rota.model.outcome import Settlement
 from rota.model.plan import FirePlan
-from rota.model.run import Alike, Claimed, Enqueued, NewRun, Run
+from rota.model.run import Alike, Claimed, Enqueued, NewRun, Run, occurrence_ids
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.model.transitions import DEAD, SUCCEEDED
 from rota.storage import rows
@@ -20,7 +20,8 @@ from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.postgres.bind import array, bind
 from rota.storage.postgres.marks import Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
-from rota.storage.scripts.fire import Fired, advances, run_row
+from rota.storage.scripts.fire import NOTHING_FIRED, Fired, advances, run_row
+from rota.storage.scripts.herd import all_fired, kin_row
 from rota.storage.scripts.settle import Settled
 from rota.storage.store import Store
 
@@ -144,6 +145,19 @@ class PostgresStore(Store):
                 raise
             return set()
         return {schedule_id for (schedule_id,) in found}
+
+    def fire_kin(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
+        """One statement, which is the whole transaction."""
+        run_ids = occurrence_ids(ids, plan.cursor)
+        try:
+            found = self.engine.single_tuples(
+                "fire", "fire_kin", ids=list(ids), run_ids=run_ids, **kin_row(plan, job)
+            )
+        except StorageError as fault:
+            if not _is_taken(fault):
+                raise
+            return NOTHING_FIRED  # by somebody who did not stand in the way when we looked
+        return all_fired([schedule_id for (schedule_id,) in found])
 
     def _advance(self, tx: Transaction, plans: Sequence[FirePlan]) -> set[int]:
         """A row that another process has locked is being fired by it: it is passed over."""

@@ -106,6 +106,60 @@ INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count
 VALUES (:schedule_id, :occurrence, :last_occurrence, :count, :outcome, :reason, :run_id, {now})
 ON CONFLICT (schedule_id, occurrence) DO NOTHING;
 
+-- name: due_kin
+-- All schedules of which one plan says what becomes of them.
+SELECT json_group_array(json_array(id)) AS "id,"
+  FROM (SELECT id FROM {prefix}schedules
+         WHERE enabled = 1 AND paused = 0 AND next_fire_at = :next_fire_at AND revision = :revision
+           AND job = :job AND kind = :kind AND expr = :expr AND timezone = :timezone AND dst = :dst
+           AND anchor = :anchor AND first_run IS :first_run AND starts_at IS :starts_at
+           AND ends_at IS :ends_at AND overlap = :overlap AND overlap_key IS NULL
+           AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit
+           AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
+           AND priority IS :priority AND retry IS :retry
+           AND CASE WHEN json_valid(args) THEN json_type(args) = 'object' END
+         ORDER BY id LIMIT :limit);
+
+-- name: free_kin
+-- standing_cursors and busy_keys of a herd; what the ledger knows already needs more than this.
+SELECT json_group_array(json_array(s.id)) AS "id,"
+  FROM json_each(:ids) AS a CROSS JOIN {prefix}schedules AS s ON s.id = a.value
+ WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at AND s.revision = :revision
+   AND s.next_fire_at <= {now}
+   AND NOT EXISTS (SELECT 1 FROM {prefix}occurrences
+                    WHERE schedule_id = s.id AND occurrence = :cursor_at)
+   AND (NOT :has_slot
+        OR NOT EXISTS (SELECT 1 FROM {prefix}slots WHERE key = 'o/schedule ' || s.id AND number = 1)
+       AND NOT EXISTS (SELECT 1 FROM {prefix}runs
+                        WHERE state = 'held' AND wanted_key = 'o/schedule ' || s.id)
+       AND NOT EXISTS (SELECT 1 FROM {prefix}runs
+                        WHERE state = 'waiting' AND wanted_key = 'o/schedule ' || s.id
+                          AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL));
+
+-- name: advance_kin
+UPDATE {prefix}schedules SET next_fire_at = :next_fire_at, last_fired_at = :cursor_at
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: take_kin_slots
+INSERT INTO {prefix}slots (key, number, owner_run)
+SELECT 'o/schedule ' || (value ->> 0), 1, value ->> 1 FROM json_each(:rows);
+
+-- name: insert_kin_occurrences
+INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, run_id,
+       recorded_at)
+SELECT value ->> 0, :cursor_at, :cursor_at, 1, 'fired', value ->> 2, {now} FROM json_each(:rows);
+
+-- name: insert_kin_runs
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+       wanted_key, schedule_id, occurrence, missed_count, created_by)
+SELECT a.value ->> 1, a.value ->> 2, :job, :queue, :priority,
+       CASE WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END, :due_at, {now}, {now},
+       :max_attempts, :timeout, :backoff, s.args, CASE WHEN :has_slot THEN 'schedule ' || s.id END,
+       :concurrency_key, :concurrency_limit, :wanted_key, s.id, :cursor_at, :missed_count,
+       'schedule ' || s.name
+  FROM json_each(:rows) AS a CROSS JOIN {prefix}schedules AS s ON s.id = a.value ->> 0;
+
 ------------------------------------------------------------------------------------ enqueue
 
 -- name: take_keys
