@@ -43,7 +43,7 @@ import rota  # noqa: E402
 from rota.version import VERSION  # noqa: E402
 from scripts.reliability import SIMULATION, page  # noqa: E402
 from tests.fault.bench import ARCHIVES, Bench  # noqa: E402
-from tests.fault.campaign import Failed, Impossible, Verdict  # noqa: E402
+from tests.fault.campaign import Failed, Impossible, NotReached, Verdict  # noqa: E402
 from tests.fault.checker import check  # noqa: E402
 from tests.fault.history import History  # noqa: E402
 from tests.fault.parts import PARTS, Part  # noqa: E402
@@ -199,19 +199,23 @@ class Runner:
         self._numbers = iter(range(10**6))
 
     def run(self, task: Task) -> bool:
-        """Whether every promise was kept."""
+        """Whether every promise was kept. What could not be tried is not done, and stays in the
+        plan."""
+        name = f"{task.part} {task.engine} seed {task.seed} x {task.times}"
         started = time.monotonic()
         try:
             verdict = self._simulate(task) if task.part == SIMULATION else self._run(task)
         except Failed as failed:
             verdict = Verdict(counts={}, violations=[str(failed)])
+        except NotReached as why:
+            print(f"{time.monotonic() - started:7.1f} s  {name}: not done, {why}", flush=True)
+            return False
         except Impossible as why:
             print(f"{task.part} {task.engine} is left out: {why}", flush=True)
             verdict = Verdict(counts={"left out": 1})
         seconds = time.monotonic() - started
         self.state.add(task, seconds, verdict)
         told = ", ".join(f"{n} {what}" for what, n in (verdict.counts | verdict.figures).items())
-        name = f"{task.part} {task.engine} seed {task.seed} x {task.times}"
         shown = verdict.violations[0] if verdict.violations else told
         print(f"{seconds:7.1f} s  {name}: {shown}", flush=True)
         return not verdict.violations

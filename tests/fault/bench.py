@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fault.campaign import Campaign, Failed, Impossible, Verdict
+from tests.fault.campaign import Campaign, Failed, Impossible, NotReached, Verdict
 from tests.fault.checker import SHOWN
 from tests.fault.parts import PARTS
 from tests.fault.zygote import Zygote
@@ -73,7 +73,7 @@ class Bench:
         ) as campaign:
             try:
                 verdict = part.run(campaign, times, self)
-            except Impossible:
+            except (Impossible, NotReached):
                 raise
             except Exception as fault:
                 raise Failed(self.explain(campaign, name, engine, times, [repr(fault)])) from fault

@@ -50,6 +50,11 @@ class Impossible(Exception):
     """This machine cannot bring the fault about."""
 
 
+class NotReached(Exception):
+    """The fault did not come about: nobody came to the point where it waits. No promise was
+    broken, and none was tried."""
+
+
 class Failed(AssertionError):
     """A broken promise, with the place where everything about it is kept."""
 

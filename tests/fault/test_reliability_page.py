@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from scripts import faults
 from scripts.reliability import page, seeds
+from tests.fault.campaign import NotReached
 from tests.fault.parts import PARTS
 
 ABOUT = {
@@ -114,3 +119,20 @@ def test_the_plan_is_as_large_as_was_promised() -> None:
             one for one in faults.plan() if (one.part, one.engine) == ("crash-points", engine)
         ]
         assert sum(one.times for one in points) >= 3
+
+
+def test_a_fault_that_nobody_met_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a kept promise nor a broken one: it stays in the plan."""
+
+    def nobody(self: faults.Runner, task: faults.Task) -> None:
+        raise NotReached("nobody came to settle.admit_run.after")
+
+    monkeypatch.setattr(faults.Runner, "_run", nobody)
+    state = faults.State(tmp_path / "state.json", fresh=True)
+    with ExitStack() as stack:
+        runner = faults.Runner(stack, tmp_path, state)
+        assert not runner.run(faults.Task("crash-points", "duckdb", 3, 1))
+    assert state.done() == set()
+    assert "crash-points duckdb seed 3 x 1: not done, nobody came" in capsys.readouterr().out
