@@ -74,7 +74,7 @@ class Fire:
         self.least_kin = least_kin
         self.crowd = False  # more is due than one look found
         self.herds: list[Herd] = []
-        self.scattered = False  # the slots of a herd were taken: one by one, until all is done
+        self.scattered = False  # each of a herd needs a decision: one by one, until all is done
         self.coming: Coming | None = None
         self.unparked: set[int] = set()  # broken, and held by somebody at the last look
         self.just_fired = False  # on time: what comes next is still to be asked for
@@ -85,7 +85,7 @@ class Fire:
         if early > 0:
             return early
         if not self.enabled():
-            self.coming = None
+            self.coming, self.herds = None, []
             return OFF_PAUSE
         if self.herds:
             return self._fire_herd()
@@ -223,18 +223,19 @@ class Fire:
             self.herds = []
             return 0.0
         if herd.ids is None:
-            herd.ids = self.storage.due_kin(herd.plan.schedule, HERD)
-        ids, herd.ids = herd.ids[:HERD_RUNS], herd.ids[HERD_RUNS:]
-        if not herd.ids:
-            del self.herds[0]
-        if ids:
+            herd.gather(self.storage.due_kin(herd.plan.schedule, HERD))
+        if ids := herd.take():
             fired = self.storage.fire_kin(herd.plan, ids, herd.job)
+            herd.left += len(ids) - fired.runs
             if fired.runs:
                 self.fired()
                 lag = self._lag(herd.plan.cursor)
                 self.counters.fired(fired.outcomes, [lag] * fired.runs)
-            if 2 * fired.runs < len(ids):
-                self.herds, self.scattered = [], True
+        if not herd.ids:
+            del self.herds[0]
+            # Others fired them meanwhile, or each of them needs a decision of its own.
+            waiting = len(self.storage.due_kin(herd.plan.schedule, HERD)) if herd.left else 0
+            self.scattered = self.scattered or 2 * waiting > herd.size
         return 0.0
 
     def _lags(self, plans: list[FirePlan], fired: Fired) -> list[float]:
@@ -308,6 +309,18 @@ class Herd:
     job: Job | None
     made_at: float
     ids: list[int] | None = None  # still to be fired; None: not read yet
+    size: int = 0
+    left: int = 0  # how many were not fired here
+
+    def gather(self, ids: list[int]) -> None:
+        # From anywhere on, so that many processes do not try the same ones.
+        begin = random.randrange(0, len(ids) + 1, HERD_RUNS)
+        self.ids, self.size = ids[begin:] + ids[:begin], len(ids)
+
+    def take(self) -> list[int]:
+        assert self.ids is not None
+        taken, self.ids = self.ids[:HERD_RUNS], self.ids[HERD_RUNS:]
+        return taken
 
 
 def _cursor(schedule: Schedule) -> datetime:
