@@ -563,9 +563,9 @@ def test_a_command_may_end_by_itself_when_it_is_asked_to(
     begin: Begin, executor: ShellExecutor
 ) -> None:
     executor.kill_after = 60.0
-    attempt = begin(
-        ["sh", "-c", "trap 'echo cleaned up; exit 0' TERM; echo pids $$; sleep 60 & wait"]
-    )
+    # One short sleep after the other: what a shell has just forked may miss the signal.
+    rest = "while :; do sleep 0.05; done"
+    attempt = begin(["sh", "-c", f"trap 'echo cleaned up; exit 0' TERM; echo pids $$; {rest}"])
     assert wait_until(lambda: bool(pids_of(attempt.port.lines)))
     attempt.stop("cancelled")
     assert attempt.outcome.kind == "cancelled"
