@@ -29,6 +29,7 @@ from rota.web.server import Web
 from tests.api.support import wait_until
 from tests.support.postgres import Server
 from tests.surface.conftest import Ends
+from tests.web.support import CONTEXT
 
 STRINGS = {
     "quotes": """it's "quoted" `and` \\back\\slashed\\ ''twice''""",
@@ -80,7 +81,9 @@ class World:
 
     def ask(self, method: str, path: str, **what: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.request(method, self.web.url + path, headers=headers, timeout=20, **what)
+        return httpx.request(
+            method, self.web.url + path, headers=headers, timeout=20, verify=CONTEXT, **what
+        )
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -246,7 +249,7 @@ def test_the_feed_of_events(world: World, name: str) -> None:
     """Whatever an error holds, a frame of the feed is a few lines, and its data one of JSON."""
     headers = {"Authorization": f"Bearer {world.token}"}
     address = world.web.url + "/events"
-    with httpx.stream("GET", address, headers=headers, timeout=20) as answer:
+    with httpx.stream("GET", address, headers=headers, timeout=20, verify=CONTEXT) as answer:
         lines = answer.iter_lines()
         next(line for line in lines if line == "event: hello")  # the feed has begun
         run = world.app.enqueue("fail", {"value": STRINGS[name]}).id
