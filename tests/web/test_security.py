@@ -315,15 +315,18 @@ def test_a_body_that_is_too_large_is_refused(site: Site) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_who_says_nothing_is_sent_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_says_nothing_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
-    assert raw(site, b"GET /healthz HT").startswith(b"HTTP/1.1 408 ")
     monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
-    head = (
-        f"POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
-        f"Content-Type: application/json\r\nAuthorization: Bearer {site.tokens['admin']}\r\n\r\n"
-    )
-    assert raw(site, head.encode() + b"{").startswith(b"HTTP/1.1 408 ")
+    monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 1)  # then the connection is closed, too
+    with serving(tmp_path) as site:
+        assert raw(site, b"GET /healthz HT").startswith(b"HTTP/1.1 408 ")
+        told = f"Authorization: Bearer {site.tokens['admin']}"
+        head = (
+            f"POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
+            f"Content-Type: application/json\r\n{told}\r\n\r\n"
+        )
+        assert raw(site, head.encode() + b"{").startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize("role", [None, "admin"])
