@@ -1,9 +1,17 @@
 """A database that is away for a while, seen from one process."""
 
+import os
+import socket
 import threading
 from pathlib import Path
 
+import psycopg
+import pytest
+
 import rota
+from rota.storage.postgres.connect import Address
+from rota.storage.postgres.session import Session
+from rota.storage.postgres.wake import delivers
 from rota.storage.store import open_store
 from tests.fault.points import fault_of
 
@@ -94,3 +102,26 @@ def test_an_answer_to_a_claim_that_came_too_late_begins_nothing(postgres_url: st
     assert attempts[0].outcome == "lost"
     assert len(begun) == 1
     assert begun[0] > 1
+
+
+@pytest.mark.parametrize("end", ["by the network", "by the server"])
+def test_a_session_that_is_lost_while_waking_is_tried_is_believed(
+    postgres_url: str, end: str
+) -> None:
+    """A process that starts meanwhile goes on, as it does where the server is away before it."""
+    address = Address(postgres_url, prepare=True)
+    made: list[Session] = []
+
+    def connect() -> Session:
+        made.append(address.connect())
+        return made[0]
+
+    def send(payload: str) -> None:
+        if end == "by the network":
+            with socket.socket(fileno=os.dup(made[0].fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+        else:
+            with psycopg.connect(postgres_url) as other:
+                other.execute("SELECT pg_terminate_backend(%s)", [made[0].info.backend_pid])
+
+    assert delivers(connect, "a_channel", send)

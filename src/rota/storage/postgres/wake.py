@@ -194,7 +194,10 @@ def delivers(connect: Callable[[], Session], channel: str, send: Callable[[str],
         except RotaError:
             return True
         deadline = time.monotonic() + VERIFY_SECONDS
-        while (left := deadline - time.monotonic()) > 0:
-            if any(n.payload == trial for n in connection.notifies(timeout=left, stop_after=1)):
-                return True
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                if any(n.payload == trial for n in connection.notifies(timeout=left, stop_after=1)):
+                    return True
+        except psycopg.Error:  # the session is lost, whoever ended it
+            return True
         return False
