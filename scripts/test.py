@@ -36,8 +36,8 @@ class Phase:
     budget_minutes: int
     # How xdist spreads the tests; None runs them one after the other.
     spread: str | None = "loadfile"
-    # Its tests mostly wait for processes and leases: two more at a time than there are cores.
-    waits: bool = False
+    # Its tests wait for processes, leases and pages: so many more at a time than there are cores.
+    more: int = 0
 
 
 PHASES = (
@@ -48,10 +48,10 @@ PHASES = (
         spread="worksteal",
     ),
     Phase(name="conformance", folders=("conformance",), budget_minutes=4),
-    Phase(name="faults", folders=("fault", "executors"), budget_minutes=5, waits=True),
-    Phase(name="jobs.d", folders=("jobsd",), budget_minutes=2),
-    Phase(name="surfaces", folders=("docs", "web", "surface", "api"), budget_minutes=3, waits=True),
-    Phase(name="browser", folders=("browser",), budget_minutes=3),
+    Phase(name="faults", folders=("fault", "executors"), budget_minutes=5, more=2),
+    Phase(name="jobs.d", folders=("jobsd",), budget_minutes=2, more=2),
+    Phase(name="surfaces", folders=("docs", "web", "surface", "api"), budget_minutes=3, more=2),
+    Phase(name="browser", folders=("browser",), budget_minutes=3, more=1),
 )
 
 
@@ -138,7 +138,7 @@ def run_phase(phase: Phase, folders: Sequence[Path], *, long: bool) -> list[Resu
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
     if phase.spread is not None:
-        workers = min((os.cpu_count() or 1) + 2 * phase.waits, MAX_WORKERS)
+        workers = min((os.cpu_count() or 1) + phase.more, MAX_WORKERS)
         # Else the files with the fewest tests came last, and those have the longest ones.
         command += ["-n", str(workers), f"--dist={phase.spread}", "--no-loadscope-reorder"]
     if long:
