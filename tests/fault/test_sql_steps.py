@@ -26,6 +26,8 @@ from rota.storage.engine import Probe
 from rota.storage.store import Store, open_store
 from tests.fault.parts import STEPS
 
+pytestmark = pytest.mark.timeout(240)
+
 LEASE = timedelta(seconds=0.1)
 NEVER_CRASHED = ("has_mark", "prune_texts", "end_step", "finish_step")
 MOST_POINTS = 500
