@@ -36,6 +36,12 @@ seen = []
 gc.callbacks.append(lambda phase, told: seen.append(told["generation"]))
 print(json.dumps([main(sys.argv[1:]), seen]), file=sys.stderr)
 """
+ENDED = """
+import atexit, gc, json, sys
+from rota.cli.main import main
+atexit.register(lambda: print(json.dumps([code, len(gc.get_objects())]), file=sys.stderr))
+code = main(sys.argv[1:])
+"""
 
 
 def test_version_is_the_package_version(cli: Cli) -> None:
@@ -191,3 +197,14 @@ def test_a_command_is_done_before_it_looks_for_garbage() -> None:
         [sys.executable, "-c", COLLECTED, "runs"], capture_output=True, text=True, env=environment()
     )
     assert json.loads(done.stderr.splitlines()[-1]) == [0, []], done.stderr
+
+
+@pytest.mark.usefixtures("store")
+def test_a_command_ends_without_looking_for_garbage() -> None:
+    """What Python looks at while it ends is what was made after the command was done."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED, "runs"], capture_output=True, text=True, env=environment()
+    )
+    code, looked_at = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0, done.stderr
+    assert looked_at < 1_000

@@ -8,6 +8,7 @@ Exit codes: 0 it worked, 1 the thing asked about failed, 2 wrong use.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -203,6 +204,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if argv is None else argv)
     _never_fail_to_encode()
     gc.set_threshold(COLLECT_AFTER)
+    # Python looks for garbage three times while it ends, in all that was loaded, and the system
+    # takes back the memory in any case: that would be a sixth of the time of a short command.
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
     try:
         code = _run(tokens)
         sys.stdout.flush()
