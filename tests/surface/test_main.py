@@ -167,6 +167,8 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
         (
             ["runs"],
             {
+                "cyclopts",
+                "attr",
                 "rich",
                 "asyncio",
                 "ctypes",
@@ -208,3 +210,23 @@ def test_a_command_ends_without_looking_for_garbage() -> None:
     code, looked_at = json.loads(done.stderr.splitlines()[-1])
     assert code == 0, done.stderr
     assert looked_at < 1_000
+
+
+def test_a_command_on_postgresql_loads_only_what_it_needs(cli: Cli, postgres_url: str) -> None:
+    assert cli("migrate", "--database", postgres_url).code == 0
+    told = ["runs", "--database", postgres_url, "--state", "dead", "--limit", "5"]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *told], capture_output=True, text=True, env=environment()
+    )
+    code, loaded = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0, done.stderr
+    unwanted = {
+        "cyclopts",
+        "attr",
+        "rich",
+        "duckdb",
+        "sqlite3",
+        "rota.app",
+        "rota.executors.python",
+    }
+    assert not unwanted & set(loaded)

@@ -14,11 +14,10 @@ from datetime import timedelta
 from threading import Condition
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from rota.app import Rota
 from rota.cli.options import HERE, Where
 from rota.cli.output import StatusLine, note, say_json, say_table
+from rota.cli.parameter import Parameter
 from rota.cli.store import actor, existing
 from rota.errors import Conflict, Unavailable
 from rota.flow.service import ServiceOptions

@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from rota.cli.main import FAILED, OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import clean, note, paint, say, say_json, say_painted, say_table
+from rota.cli.parameter import Parameter
 from rota.cli.store import settings_of
 from rota.cli.times import wall_clock
 from rota.flow.explain import Coming

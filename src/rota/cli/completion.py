@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
 from rota.cli.main import make_app
 from rota.cli.options import HERE, Where
 from rota.cli.output import say_json, say_painted
+from rota.cli.parameter import Parameter
 from rota.cli.store import reading
 from rota.errors import Invalid, RotaError
 from rota.model.transitions import STATES

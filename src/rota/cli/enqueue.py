@@ -6,13 +6,12 @@ import json
 import time
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from rota.cli.arguments import read_arguments
 from rota.cli.find import schedule_or_none
 from rota.cli.main import FAILED, OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import StatusLine, note, say, say_json
+from rota.cli.parameter import Parameter
 from rota.cli.records import run_record
 from rota.cli.results import say_result
 from rota.cli.store import nobody_else_can_run, operating

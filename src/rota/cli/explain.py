@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from rota.cli.options import HERE, Where
 from rota.cli.output import one_line, say, say_heading, say_json, say_table
+from rota.cli.parameter import Parameter
 from rota.cli.store import reading
 from rota.cli.times import relative
 from rota.flow.explain import Explanation

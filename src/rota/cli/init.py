@@ -6,10 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from rota.cli.options import SHOW, Show
 from rota.cli.output import note, say, say_json
+from rota.cli.parameter import Parameter
 from rota.errors import Conflict, Invalid
 
 SETTINGS = """\

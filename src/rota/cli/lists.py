@@ -8,10 +8,9 @@ from shlex import quote
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from cyclopts import Parameter
-
 from rota.cli.options import HERE, Where
 from rota.cli.output import note, one_line, say_json, say_table
+from rota.cli.parameter import Parameter
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
 from rota.cli.times import spent, took, when, zone_name, zone_of

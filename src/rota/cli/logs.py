@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from rota.cli.find import find_run
 from rota.cli.options import HERE, Where
 from rota.cli.output import note, say, say_json
+from rota.cli.parameter import Parameter
 from rota.cli.show_run import log_text
 from rota.cli.store import nobody_else_can_run, reading
 from rota.flow.control import Control

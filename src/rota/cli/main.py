@@ -13,7 +13,9 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
 from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -228,11 +230,14 @@ def _run(tokens: list[str]) -> int:
     if tokens == ["--version"]:
         print(f"rota {VERSION}")
         return OK
+    if (asked := _asked_plainly(tokens)) is not None:
+        code = asked()
+        return code if isinstance(code, int) else OK
     from cyclopts import CycloptsError, UnknownCommandError
 
     try:
         asks_help = not {"--help", "-h"}.isdisjoint(tokens) and not sys.stdout.isatty()
-        code = make_app()(
+        code = make_app(plain_help=asks_help)(
             tokens, console=_pipe() if asks_help else None, exit_on_error=False, print_error=False
         )
     except UnknownCommandError as fault:
@@ -240,6 +245,21 @@ def _run(tokens: list[str]) -> int:
     except CycloptsError as fault:
         return _refuse(tokens, str(fault), WRONG_USE)
     return code if isinstance(code, int) else OK
+
+
+def _asked_plainly(tokens: list[str]) -> Callable[[], object] | None:
+    """The command with its arguments; None where it takes the parser to know what is asked."""
+    name, *options = tokens
+    if options and not options[0].startswith("--"):
+        return None
+    for command in (one for group in GROUPS.values() for one in group if one.name == name):
+        from rota.cli.plain import read_plain
+
+        module, _, verb = command.path.partition(":")
+        function = getattr(import_module(f"rota.cli.{module}"), verb)
+        arguments = read_plain(function, options)
+        return None if arguments is None else partial(function, **arguments)
+    return None
 
 
 # What others call it.
@@ -289,15 +309,15 @@ def _pipe() -> Console:
     return Console(file=Lines(), width=PIPE_WIDTH)
 
 
-def make_app() -> App:
+def make_app(*, plain_help: bool = False) -> App:
+    """`plain_help`: boxes are for people, a pipe gets plain lines."""
     from cyclopts import App, Group, Parameter
 
     app = App(
         name="rota",
         help=ABOUT,
         help_epilogue=BEGIN,
-        # Boxes are for people: a pipe gets plain lines.
-        help_formatter="default" if sys.stdout.isatty() else "plain",
+        help_formatter="plain" if plain_help else None,
         version=f"rota {VERSION}",
         version_flags=["--version"],
         result_action="return_value",

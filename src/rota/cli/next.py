@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from cyclopts import Parameter
-
 from rota.cli.options import SHOW, Show
 from rota.cli.output import say, say_json, say_table
+from rota.cli.parameter import Parameter
 from rota.cli.times import relative, wall_clock
 from rota.errors import Invalid
 from rota.model.cron import Cron, parse_zone

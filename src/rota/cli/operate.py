@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from rota.cli.bulk import check_choice, do_all
 from rota.cli.enqueue import check_wait, say_end, wait_for_end
 from rota.cli.find import find_run, run_or_none, schedule_or_none
 from rota.cli.main import OK
 from rota.cli.options import HERE, ONE, Many, Where
 from rota.cli.output import note, one_line, say, say_json
+from rota.cli.parameter import Parameter
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import operating
 from rota.cli.times import when, zone_of

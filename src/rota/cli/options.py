@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from rota.cli.parameter import Parameter
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Show:
+class ShowOptions:
     """How to answer."""
 
     json: bool = False
     """Answer as JSON: stable keys, instants as ISO 8601."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Where(Show):
+class WhereOptions(ShowOptions):
     """Which store to ask, and how to answer."""
 
     database: Annotated[str | None, Parameter(metavar="URL")] = None
@@ -30,9 +28,8 @@ class Where(Show):
     """Read settings from this file instead of rota.toml."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Many:
+class ManyOptions:
     """Which runs, where many are meant."""
 
     all: bool = False
@@ -60,5 +57,9 @@ class Many:
         return [f"--{name}" for name in names if getattr(self, name) is not None]
 
 
+# Each field is an option by itself.
+Show = Annotated[ShowOptions, Parameter(name="*")]
+Where = Annotated[WhereOptions, Parameter(name="*")]
+Many = Annotated[ManyOptions, Parameter(name="*")]
 # Defaults of parameters: immutable, so one of each is enough.
-SHOW, HERE, ONE = Show(), Where(), Many()
+SHOW, HERE, ONE = ShowOptions(), WhereOptions(), ManyOptions()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from rota.cli.arguments import read_arguments
 from rota.cli.find import schedule_or_none
 from rota.cli.options import HERE, Where
 from rota.cli.output import note, say, say_json
+from rota.cli.parameter import Parameter
 from rota.cli.records import schedule_record
 from rota.cli.store import operating, settings_of
 from rota.cli.times import when, zone_of

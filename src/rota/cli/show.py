@@ -6,12 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from cyclopts import Parameter
-
 from rota.cli.find import run_or_none, schedule_or_none
 from rota.cli.lists import say_runs, say_schedules
 from rota.cli.options import HERE, Where
 from rota.cli.output import one_line, plain, say, say_fields, say_heading, say_json, say_table
+from rota.cli.parameter import Parameter
 from rota.cli.records import (
     change_record,
     edits_note,

@@ -13,8 +13,6 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from rota.cli.options import HERE, Where
 from rota.cli.output import (
     NARROWEST,
@@ -26,6 +24,7 @@ from rota.cli.output import (
     say_json,
     say_table,
 )
+from rota.cli.parameter import Parameter
 from rota.cli.store import operating, reading, settings_of
 from rota.config import Settings
 from rota.errors import Invalid, RotaError

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from rota.cli.options import HERE, Where
 from rota.cli.output import note, say, say_json, say_table
+from rota.cli.parameter import Parameter
 from rota.cli.store import operating, reading
 from rota.cli.times import when
 from rota.errors import Invalid

@@ -12,14 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from rota import config
 from rota.app import Rota
 from rota.cli.load import load_app
 from rota.cli.main import OK
 from rota.cli.options import HERE, Where
 from rota.cli.output import say_json
+from rota.cli.parameter import Parameter
 from rota.cli.siblings import Siblings, Telling, check_processes, end_with_parent
 from rota.cli.store import door_to, settings_of, store_file
 from rota.cli.up_log import RunLines, choose_format, set_up_logging
