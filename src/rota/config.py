@@ -15,7 +15,6 @@ from typing import Any
 
 from rota.errors import Invalid
 from rota.executors.targets import STORE, kind_of
-from rota.model.cron import parse_zone
 from rota.model.duration import format_duration, parse_duration
 from rota.model.environment import Stray, is_link, strays
 from rota.model.limits import ALLOWED_NETWORKS, NAME, check_name, check_schema_name, check_whole
@@ -23,6 +22,7 @@ from rota.model.redact import passwords_in, secret_values
 from rota.model.retention import RETENTION
 from rota.model.secrets import know
 from rota.model.url import check_url
+from rota.model.zone import parse_zone
 
 log = logging.getLogger("rota.config")
 

@@ -132,7 +132,9 @@ def _signature(call: str) -> tuple[inspect.Signature, dict[str, Any]]:
     method = getattr(Control, call)
     found = inspect.signature(method)
     own = [one for name, one in found.parameters.items() if name != "self"]
-    return found.replace(parameters=own), get_type_hints(method)
+    # Control knows some nouns by name only: to load them all is not for a command that lists.
+    nouns = {noun.__name__: noun for noun in NOUNS}
+    return found.replace(parameters=own), get_type_hints(method, localns=nouns)
 
 
 def actor_of(told: Mapping[str, str], otherwise: str) -> Actor:

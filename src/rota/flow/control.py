@@ -18,9 +18,7 @@ from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.charts import ChartsControl
 from rota.flow.control_runs import RunControl, page_size, schedule_number, told_reason
 from rota.flow.enqueue import encode_args, find_job
-from rota.flow.explain import Explanation, explain, why
 from rota.flow.files import list_files
-from rota.flow.findings import Finding
 from rota.flow.lists import ListsControl
 from rota.flow.look import LookControl
 from rota.flow.prune import Prune
@@ -41,14 +39,16 @@ from rota.model.options import named
 from rota.model.policies import CATCH_UP, choose
 from rota.model.records import job_record
 from rota.model.redact import redact_columns, redact_schedule, redact_text, restore_hidden
-from rota.model.result import Result
 from rota.model.retention import Retention
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Actor, Storage
 
 if TYPE_CHECKING:
+    from rota.flow.explain import Explanation
+    from rota.flow.findings import Finding
     from rota.flow.settle import FindHearer
+    from rota.model.result import Result
 
 
 class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl):
@@ -317,6 +317,8 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
 
     def explain(self, name: str, *, count: int = 5) -> Explanation:
         """A schedule in words, its next times, and what keeps it from running now."""
+        from rota.flow.explain import explain  # and what it takes to put cron into words
+
         told = explain(self.storage, name, check_whole(count, "count", 1, PAGE))
         return replace(
             told,
@@ -326,6 +328,8 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
 
     def why(self, name: str, at: object) -> str:
         """What became of the occurrence of a schedule at an instant."""
+        from rota.flow.explain import why
+
         return redact_text(why(self.storage, name, parse_instant(at, "at")))
 
     def pause_queue(self, name: str, reason: str | None = None) -> None:

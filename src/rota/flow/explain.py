@@ -11,18 +11,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Unknown
-from rota.flow.words import counted
-from rota.flow.workers import taking, why_none
-from rota.model.cron import parse_zone
+from rota.flow.words import SOME, counted
+from rota.flow.workers import serves, taking, why_none
 from rota.model.cron_words import cron_in_words
 from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.model.records import dropped_in_words
 from rota.model.run import Run, slot_keys
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
+from rota.model.zone import parse_zone
 from rota.storage.protocol import Storage
-
-SOME = 5  # names in one sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,11 +232,6 @@ def _workers(storage: Storage, schedule: Schedule, job: Job | None, now: datetim
             f"no live worker that knows job {schedule.job!r} serves queue {job.queue!r}; "
             f"start one with --queue {job.queue}, or without --queue for all"
         )
-
-
-def serves(worker: dict[str, Any], queue: str) -> bool:
-    """True if a worker takes runs of this queue."""
-    return not worker["queues"] or queue in worker["queues"]
 
 
 def _told(row: dict[str, Any]) -> str:

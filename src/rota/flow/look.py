@@ -14,9 +14,8 @@ from itertools import islice
 from typing import Any
 
 from rota.errors import Invalid
-from rota.flow.explain import serves
 from rota.flow.words import counted
-from rota.flow.workers import LIVE, is_alive, is_stopping, taking, why_none
+from rota.flow.workers import LIVE, is_alive, is_stopping, serves, taking, why_none
 from rota.model.limits import COUNTED, PAGE, TEXT_SHOWN, check_whole, clip
 from rota.model.outcome import error_line, naming_line
 from rota.model.redact import redact_text

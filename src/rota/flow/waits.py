@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rota.flow.explain import SOME, serves
-from rota.flow.workers import taking
+from rota.flow.words import SOME
+from rota.flow.workers import serves, taking
 from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.model.outcome import error_line

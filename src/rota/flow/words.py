@@ -1,6 +1,8 @@
-"""English: how many there are of a thing."""
+"""English: how many there are of a thing, and how many are named."""
 
 from __future__ import annotations
+
+SOME = 5  # names in one sentence
 
 
 def counted(number: int, noun: str) -> str:

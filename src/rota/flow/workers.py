@@ -26,6 +26,11 @@ def taking(workers: Iterable[dict[str, Any]], now: datetime) -> list[dict[str, A
     return [one for one in workers if is_alive(one, now) and not is_stopping(one)]
 
 
+def serves(worker: Worker, queue: str) -> bool:
+    """True if a worker takes runs of this queue."""
+    return not worker["queues"] or queue in worker["queues"]
+
+
 def why_none(workers: Iterable[Worker], now: datetime) -> str:
     """Of workers of which none is taking."""
     stopping = sum(is_alive(one, now) for one in workers)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from rota.errors import RotaError
 from rota.model.limits import CONTROL_BYTES, CONTROL_ROWS, ERROR_LENGTH, clip
 from rota.model.redact import redact_text
-from rota.model.result import Result
+
+if TYPE_CHECKING:
+    from rota.model.result import Result
 
 DONE, FAILED = "done", "failed"
 PAUSE, RESUME = "PAUSE", "RESUME"

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import Invalid
-from rota.model.cron import Cron, parse_zone
 from rota.model.duration import format_duration, parse_duration, parse_instant
 from rota.model.limits import PRIORITY, check_name, check_payload, check_whole
 from rota.model.policies import (
@@ -26,6 +25,10 @@ from rota.model.policies import (
     choose,
 )
 from rota.model.retry import Retry
+from rota.model.zone import parse_zone
+
+if TYPE_CHECKING:
+    from rota.model.cron import Cron
 
 KINDS = ("cron", "every", "once")
 QUEUE_MAX = 1_000_000
@@ -283,6 +286,8 @@ class Calendar:
 def _calendar(kind: str, expr: str, timezone: str, dst: str) -> Calendar:
     match kind:
         case "cron":
+            from rota.model.cron import Cron  # a command that lists runs does without
+
             cron, zone = Cron.parse(expr), parse_zone(timezone)
             if cron.next_after(_BEGINNING, zone, dst) is None:
                 raise Invalid(f"cron {expr!r} never occurs; check day and month")

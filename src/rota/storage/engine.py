@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rota.errors import WrongSchema
-from rota.model.result import Result
+
+if TYPE_CHECKING:
+    from rota.model.result import Result
 
 Row = dict[str, Any]
 T = TypeVar("T")

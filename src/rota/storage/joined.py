@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rota.errors import Invalid
-from rota.model.result import Result
 from rota.storage.engine import Engine, Row, T, Transaction
+
+if TYPE_CHECKING:
+    from rota.model.result import Result
 
 
 class JoinedEngine:

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.errors import RotaError
 from rota.model.control_row import Asked, Reply
-from rota.model.definition import Definition, Registered
 from rota.model.files import KeptFile, NewFile
 from rota.model.job import Job
 from rota.model.outcome import Settlement
 from rota.model.plan import FirePlan
-from rota.model.result import Result
 from rota.model.run import Attempt, Claimed, Enqueued, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.model.steps import StepDone, StepFile, StepTransaction
@@ -29,6 +27,10 @@ from rota.storage.scripts.figures import Figures
 from rota.storage.scripts.fire import Broken, Due, Fired
 from rota.storage.scripts.settle import OnTerminated, Settled
 from rota.storage.scripts.steps import StepKey
+
+if TYPE_CHECKING:
+    from rota.model.definition import Definition, Registered
+    from rota.model.result import Result
 
 __all__ = [
     "Actor",

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
-from rota.model.result import Result
 from rota.model.url import leave_out
-from rota.model.views import VIEWS_LISTED, names_no_view, unknown_column, views_in
 from rota.storage.engine import Clock, Engine, Probe
 from rota.storage.scripts.answer import AnswerScript
 from rota.storage.scripts.bench import BenchScript
@@ -31,6 +30,9 @@ from rota.storage.scripts.look import LookScript
 from rota.storage.scripts.shared import SharedScript
 from rota.storage.scripts.steps import StepsScript
 from rota.storage.scripts.tokens import TokenScript
+
+if TYPE_CHECKING:
+    from rota.model.result import Result
 
 
 class Store(
@@ -91,6 +93,8 @@ class Store(
         try:
             return self.engine.select(sql, limit=limit, seconds=seconds)
         except Invalid as fault:
+            from rota.model.views import VIEWS_LISTED, names_no_view
+
             if names_no_view(str(fault)):
                 raise Invalid(f"{fault}; query the views: {VIEWS_LISTED}") from fault
             if (close := self._close_column(sql, str(fault), seconds)) is not None:
@@ -99,6 +103,8 @@ class Store(
 
     def _close_column(self, sql: str, error: str, seconds: float) -> str | None:
         """Asked for only after a mistake."""
+        from rota.model.views import unknown_column, views_in
+
         if (name := unknown_column(error)) is None:
             return None
         known: list[str] = []

@@ -13,20 +13,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from rota.errors import Unavailable, WrongConnection
-from rota.model.result import Result
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version
 from rota.storage.postgres.callers import check_transaction, raw_connection
 from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
 from rota.storage.postgres.faults import REPEATABLE, translate
 from rota.storage.postgres.pool import Pool
-from rota.storage.postgres.select import select
 from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
@@ -38,6 +36,9 @@ from rota.storage.statements import (
     load_statements,
     newest_migration,
 )
+
+if TYPE_CHECKING:
+    from rota.model.result import Result
 
 TRIES = 5
 RETRY_SECONDS = 0.02
@@ -212,6 +213,8 @@ class PostgresEngine:
             raise translate(fault, self.address.shown, self.address.role, self.schema) from fault
 
     def select(self, sql: str, *, limit: int, seconds: float) -> Result:
+        from rota.storage.postgres.select import select
+
         return select(self.address, sql, schema=self.schema, limit=limit, seconds=seconds)
 
     # Steps

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rota.errors import Conflict, Invalid
-from rota.model.definition import Definition, Registered
 from rota.model.job import RETIRED, Job
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.changes import Actor, record_change
 from rota.storage.scripts.schedules import ScheduleScript, planned
+
+if TYPE_CHECKING:
+    from rota.model.definition import Definition, Registered
 
 # How many versions of a job are remembered, and how many workers are asked what they know.
 VERSIONS = 100
@@ -158,6 +161,8 @@ class FolderScript(ScheduleScript):
         found = self.engine.read(
             lambda tx: tx.all("file_jobs", origin=origin, after=after, limit=limit)
         )
+        from rota.model.definition import Registered
+
         return [Registered(**row) for row in found]
 
     def listed_elsewhere(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rota.errors import Invalid, Unknown
-from rota.model.fold import LedgerRow, fold
 from rota.model.limits import MISSED_COUNT
 from rota.model.plan import count_stretch
 from rota.model.schedule import Schedule
@@ -64,6 +63,8 @@ class LedgerScript(Script):
                 keep_rows=keep_rows,
                 limit=limit,
             )
+            from rota.model.fold import LedgerRow, fold
+
             ledger = [LedgerRow(**row) for row in old]
             folded = fold(ledger)
             if len(folded) == len(ledger):

@@ -15,19 +15,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import StaleSnapshot, StorageError, Unavailable, WrongConnection
-from rota.model.result import Result
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
 from rota.storage.files import file_facts, make_private
 from rota.storage.sqlite.connect import raw_connection, split_statements, use_wal
 from rota.storage.sqlite.faults import BUSY_SECONDS, is_busy, translate, translated
 from rota.storage.sqlite.group import GroupCommit
-from rota.storage.sqlite.select import select
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
 from rota.storage.statements import load_migrations, load_statements, newest_migration
+
+if TYPE_CHECKING:
+    from rota.model.result import Result
 
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
@@ -114,6 +115,8 @@ class SqliteEngine:
 
     def select(self, sql: str, *, limit: int, seconds: float) -> Result:
         self._after_fork()
+        from rota.storage.sqlite.select import select
+
         ask = partial(select, sql=sql, schema=self.schema, limit=limit, seconds=seconds)
         if self.in_memory:
             with self._turn, translated(self.path):
