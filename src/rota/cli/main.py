@@ -206,8 +206,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if argv is None else argv)
     _never_fail_to_encode()
     gc.set_threshold(COLLECT_AFTER)
-    # Python looks for garbage three times while it ends, in all that was loaded, and the system
-    # takes back the memory in any case: that would be a sixth of the time of a short command.
+    # Python looks for garbage while it ends, in all that was loaded, and the system takes back the
+    # memory in any case: that would be a sixth of the time of a short command.
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
     try:
