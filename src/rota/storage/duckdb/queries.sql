@@ -166,32 +166,31 @@ SELECT s.id FROM {prefix}schedules AS s
                                       AND retry_of IS NULL))))
  ORDER BY s.id;
 
--- name: advance_kin
-UPDATE {prefix}schedules SET next_fire_at = :next_fire_at, last_fired_at = :cursor_at
- WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')));
-
--- name: take_kin_slots
-INSERT INTO {prefix}slots (key, number, owner_run)
-SELECT 'o/schedule ' || a[1], 1, a[2]
-  FROM (SELECT unnest(from_json_strict(:rows, '[["BIGINT"]]')) AS a);
-
--- name: insert_kin_occurrences
-INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, run_id,
-       recorded_at)
-SELECT a[1]::BIGINT, :cursor_at, :cursor_at, 1, 'fired', a[3], {now}
-  FROM (SELECT unnest(from_json_strict(:rows, '[["VARCHAR"]]')) AS a);
-
 -- name: insert_kin_runs
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, missed_count, created_by)
-SELECT r.a[2]::BIGINT, r.a[3], :job, :queue, :priority,
+SELECT :first_seq + row_number() OVER (ORDER BY s.id) - 1, a.one.value, :job, :queue, :priority,
        CASE WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END, :due_at, {now}, {now},
        :max_attempts, :timeout, :backoff, s.args, CASE WHEN :has_slot THEN 'schedule ' || s.id END,
        :concurrency_key, :concurrency_limit, :wanted_key, s.id, :cursor_at, :missed_count,
        'schedule ' || s.name
-  FROM (SELECT unnest(from_json_strict(:rows, '[["VARCHAR"]]')) AS a) AS r
-  JOIN {prefix}schedules AS s ON s.id = r.a[1]::BIGINT;
+  FROM (SELECT unnest(map_entries(CAST(:run_ids::JSON AS MAP(BIGINT, VARCHAR)))) AS one) AS a
+  JOIN {prefix}schedules AS s ON s.id = a.one.key;
+
+-- name: insert_kin_occurrences
+INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, run_id,
+       recorded_at)
+SELECT schedule_id, occurrence, occurrence, 1, 'fired', id, {now}
+  FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq;
+
+-- name: take_kin_slots
+INSERT INTO {prefix}slots (key, number, owner_run)
+SELECT 'o/' || overlap_key, 1, seq FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq;
+
+-- name: advance_kin
+UPDATE {prefix}schedules SET next_fire_at = :next_fire_at, last_fired_at = :cursor_at
+ WHERE id IN (SELECT schedule_id FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq);
 
 ------------------------------------------------------------------------------------ enqueue
 

@@ -135,7 +135,7 @@ class DuckdbTransaction(Probed):
 
 
 def _bind(value: object) -> object:
-    return _encode(value).decode() if isinstance(value, (list, tuple)) else value
+    return _encode(value).decode() if isinstance(value, (list, tuple, dict)) else value
 
 
 def _timed(values: tuple[Any, ...], instants: Sequence[int]) -> tuple[Any, ...]:

@@ -129,29 +129,29 @@ SELECT id FROM {prefix}schedules
 
 -- name: fire_kin
 -- What fire_free does, for schedules of one kin: what they share is bound once, and the rest is read
--- where it is.
+-- where it is. Each is found again by its place: where it moved in between, nothing happens to it.
 WITH t AS MATERIALIZED (SELECT {now} AS now),
 free AS MATERIALIZED (
-    SELECT a.schedule_id, a.id
-      FROM unnest(:ids::bigint[], :run_ids::uuid[]) AS a(schedule_id, id)
+    SELECT a.id, locked.place
+      FROM (SELECT schedule_id, id,
+                   CASE WHEN :has_slot::boolean THEN 'o/schedule ' || schedule_id END AS key
+              FROM unnest(:ids::bigint[], :run_ids::uuid[]) AS one(schedule_id, id)) AS a
      CROSS JOIN LATERAL (
-           SELECT 1 FROM {prefix}schedules
+           SELECT ctid AS place FROM {prefix}schedules
             WHERE id = a.schedule_id AND next_fire_at = :cursor_at::timestamptz
               AND revision = :revision::bigint AND enabled AND NOT paused
               AND next_fire_at <= (SELECT now FROM t)
               FOR UPDATE SKIP LOCKED) AS locked
-     WHERE NOT :has_slot::boolean
-        OR NOT EXISTS (SELECT 1 FROM {prefix}slots
-                        WHERE key = 'o/schedule ' || a.schedule_id AND number = 1)
-       AND NOT EXISTS (SELECT 1 FROM {prefix}runs
-                        WHERE state = 'held' AND wanted_key = 'o/schedule ' || a.schedule_id)
-       AND NOT EXISTS (SELECT 1 FROM {prefix}runs
-                        WHERE state = 'waiting' AND wanted_key = 'o/schedule ' || a.schedule_id
-                          AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL)
+     -- Asked for each, whatever the planner thinks: never by a walk over all slots.
+     WHERE (SELECT 1 FROM {prefix}slots WHERE key = a.key AND number = 1 LIMIT 1) IS NULL
+       AND (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key LIMIT 1) IS NULL
+       AND (SELECT 1 FROM {prefix}runs
+             WHERE state = 'waiting' AND wanted_key = a.key AND attempt = 0
+               AND occurrence IS NOT NULL AND retry_of IS NULL LIMIT 1) IS NULL
 ), moved AS (
     UPDATE {prefix}schedules AS s
        SET next_fire_at = :next_fire_at::timestamptz, last_fired_at = :cursor_at::timestamptz
-      FROM free WHERE s.id = free.schedule_id
+      FROM free WHERE s.ctid = free.place
     RETURNING nextval('{prefix}runs_seq') AS seq, free.id, s.id AS schedule_id, s.name, s.args
 ), taken AS (
     INSERT INTO {prefix}slots (key, number, owner_run)

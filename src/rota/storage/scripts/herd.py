@@ -36,14 +36,15 @@ class HerdScript(FireScript):
         free = [id for (id,) in tx.tuples("free_kin", ids=list(ids), **shared)]
         if not free:
             return NOTHING_FIRED
-        seqs = [seq for (seq,) in tx.tuples("allocate_seqs", count=len(free))]
-        run_ids = occurrence_ids(free, plan.cursor)
-        tx.tuples("advance_kin", ids=free, **shared)
+        ((first, *_), *_) = tx.tuples("allocate_seqs", count=len(free))
+        # The runs first: what else there is to write is read from them.
+        made = {"first_seq": first, "last_seq": first + len(free) - 1}
+        run_ids = dict(zip(free, occurrence_ids(free, plan.cursor), strict=True))
+        tx.tuples("insert_kin_runs", run_ids=run_ids, **shared, **made)
+        tx.tuples("insert_kin_occurrences", **made)
         if shared["has_slot"]:
-            tx.tuples("take_kin_slots", rows=list(zip(free, seqs, strict=True)))
-        told = list(zip(free, seqs, run_ids, strict=True))
-        tx.tuples("insert_kin_occurrences", rows=told, **shared)
-        tx.tuples("insert_kin_runs", rows=told, **shared)
+            tx.tuples("take_kin_slots", **made)
+        tx.tuples("advance_kin", **shared, **made)
         return all_fired(free)
 
 

@@ -133,7 +133,7 @@ def _bind(value: object) -> Any:
     match value:
         case datetime():
             return micros(value)
-        case list() | tuple():
+        case list() | tuple() | dict():
             return _json(value)
         case _:
             return value
