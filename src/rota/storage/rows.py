@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -64,6 +64,17 @@ def claimed(row: tuple[Any, ...]) -> Claimed:
             timeout = None
         run = msgspec.structs.replace(run, timeout=timeout)
     return run
+
+
+def claimed_in_order(found: Iterable[tuple[Any, ...]]) -> list[Claimed]:
+    """By priority, the highest first, then as they are due."""
+    runs = [claimed(row) for row in found]
+    runs.sort(key=_due)
+    runs.sort(key=_priority, reverse=True)  # keeps the order of equals
+    return runs
+
+
+_due, _priority = attrgetter("due_at", "seq"), attrgetter("priority")
 
 
 def run(row: Row) -> Run:

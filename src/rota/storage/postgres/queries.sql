@@ -466,35 +466,30 @@ RETURNING r.wanted_key;
 -- name: claim_runs
 -- What open_queues, pick_runs and claim_runs do elsewhere, in one round trip. Pauses of a queue
 -- and of all dispatch are durable and seen by the next claim of any process. Each queue is an index
--- walk that passes over what other claims have locked. What was picked is queued and ours, so the
--- UPDATE goes by seq alone.
+-- walk that passes over what other claims have locked. What was picked is queued and ours, and stays
+-- where it is until we commit: the UPDATE goes there without an index. The answer is not in order.
 WITH t AS MATERIALIZED (SELECT {now} AS now),
 open AS MATERIALIZED (
     SELECT name FROM {prefix}queues
      WHERE NOT paused AND (:queues::text[] = '{}' OR name = ANY (:queues::text[]))
        AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on')
 ), picked AS MATERIALIZED (
-    SELECT r.seq
+    SELECT r.ctid
       FROM open
      CROSS JOIN LATERAL (
-           SELECT seq, priority, due_at FROM {prefix}runs
+           SELECT ctid, seq, priority, due_at FROM {prefix}runs
             WHERE state = 'queued' AND queue = open.name AND job = ANY (:jobs::text[])
             ORDER BY priority DESC, due_at, seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS r
      ORDER BY r.priority DESC, r.due_at, r.seq LIMIT :limit
-), claimed AS (
-    UPDATE {prefix}runs
-       SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = t.now,
-           started_at = t.now, lease_until = t.now + make_interval(secs => :lease_seconds)
-      FROM t
-     WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
-    RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
-              backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
-              missed_count, cancel_requested_at, correlation_id, trace, priority
 )
-SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
-       overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
-       cancel_requested_at, correlation_id, trace, priority
-  FROM claimed ORDER BY priority DESC, due_at, seq;
+UPDATE {prefix}runs AS r
+   SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = t.now,
+       started_at = t.now, lease_until = t.now + make_interval(secs => :lease_seconds)
+  FROM t
+ WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM picked))
+RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
+          backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
+          missed_count, cancel_requested_at, correlation_id, trace, priority;
 
 -- name: claim_marked_runs
 -- claim_runs while a long transaction elsewhere keeps the entries of ended runs in the index: not
@@ -512,40 +507,35 @@ open AS MATERIALIZED (
     UNION ALL
     SELECT name, NULL, NULL, -2147483648, 2147483647, 0 FROM open WHERE name <> ALL (:queue::text[])
 ), picked AS MATERIALIZED (
-    SELECT r.seq
+    SELECT r.ctid
       FROM open
      CROSS JOIN LATERAL (
-           SELECT f.seq, f.priority, f.due_at
+           SELECT f.ctid, f.seq, f.priority, f.due_at
              FROM (SELECT * FROM ranges WHERE queue = open.name ORDER BY place) AS a
             CROSS JOIN LATERAL (
                   SELECT * FROM (
-                      SELECT seq, priority, due_at FROM {prefix}runs
+                      SELECT ctid, seq, priority, due_at FROM {prefix}runs
                        WHERE state = 'queued' AND queue = a.queue AND priority = a.priority
                          AND due_at >= a.since AND job = ANY (:jobs::text[])
                        ORDER BY priority DESC, due_at, seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS known
                   UNION ALL
                   SELECT * FROM (
-                      SELECT seq, priority, due_at FROM {prefix}runs
+                      SELECT ctid, seq, priority, due_at FROM {prefix}runs
                        WHERE state = 'queued' AND queue = a.queue AND priority >= a.low
                          AND priority <= a.high AND job = ANY (:jobs::text[])
                        ORDER BY priority DESC, due_at, seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS rest
                   ) AS f
             LIMIT :limit) AS r
      ORDER BY r.priority DESC, r.due_at, r.seq LIMIT :limit
-), claimed AS (
-    UPDATE {prefix}runs
-       SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = t.now,
-           started_at = t.now, lease_until = t.now + make_interval(secs => :lease_seconds)
-      FROM t
-     WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
-    RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
-              backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
-              missed_count, cancel_requested_at, correlation_id, trace, priority
 )
-SELECT seq, id, job, queue, attempt, failures, lost, max_attempts, args, timeout, backoff,
-       overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
-       cancel_requested_at, correlation_id, trace, priority
-  FROM claimed ORDER BY priority DESC, due_at, seq;
+UPDATE {prefix}runs AS r
+   SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = t.now,
+       started_at = t.now, lease_until = t.now + make_interval(secs => :lease_seconds)
+  FROM t
+ WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM picked))
+RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
+          backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
+          missed_count, cancel_requested_at, correlation_id, trace, priority;
 
 -- name: let_go_unknown
 -- After a claim whose answer was lost: runs this worker owns without knowing it.

@@ -78,11 +78,11 @@ class PostgresStore(Store):
             found = self.engine.single_tuples(
                 "claim", "claim_marked_runs", **asked, **self._marks.ranges()
             )
-            claimed = [rows.claimed(row) for row in found]
+            claimed = rows.claimed_in_order(found)
             self._marks.claimed(claimed)
         else:
             found = self.engine.single_tuples("claim", "claim_runs", **asked)
-            claimed = [rows.claimed(row) for row in found]
+            claimed = rows.claimed_in_order(found)
             self._marks.looked(claimed, time.monotonic() - began, began)
         return claimed
 
