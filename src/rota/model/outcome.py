@@ -20,6 +20,7 @@ from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.transitions import TERMINAL, TRANSITIONS
 
 RUNNING = TRANSITIONS["running"]
+AT_ONCE = timedelta(0)  # made once: it takes as long as the rest of a settlement
 
 # How an attempt can end. `snoozed` and `paused` are stored as `released`: neither is a failure.
 KINDS = (
@@ -65,7 +66,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     failures: int
     lost: int
-    delay: timedelta = timedelta(0)
+    delay: timedelta = AT_ONCE
     gives_back_slots: bool = False
     expired_only: bool = False
     ran_for: timedelta | None = None
@@ -97,7 +98,7 @@ def settle(
 ) -> Settlement:
     """Decide what an outcome makes of its run. Cancel requests are honoured by storage, which
     alone sees the latest one: it turns a state that is not terminal into cancelled."""
-    failures, lost, delay = run.failures, run.lost, timedelta(0)
+    failures, lost, delay = run.failures, run.lost, AT_ONCE
     if outcome.kind != "succeeded" and outcome.tells:
         outcome = outcome.shown()  # also what did not come from a handler, such as a fault of ours
     match outcome.kind:
@@ -121,7 +122,7 @@ def settle(
             state = RUNNING["give up"] if lost >= max_lost else RUNNING["let go"]
         case "snoozed":
             state = RUNNING["retry"]
-            delay = outcome.after or timedelta(0)
+            delay = outcome.after or AT_ONCE
         case "paused":
             state = RUNNING["pause"]
         case _:
