@@ -47,7 +47,7 @@ def perform(find: Callable[[], Handler], context: Context) -> Outcome | None:
         handler = find()
         with within(context.span, context.trace):
             value = handler.call(context)
-        if inspect.iscoroutine(value):
+        if value is not None and inspect.iscoroutine(value):
             import asyncio  # not above: it would double the start of every child
 
             return asyncio.run(perform_async(lambda: value, context))

@@ -244,7 +244,8 @@ def end_fork(outcome: Outcome) -> NoReturn:
 
 def execute(execution: Execution, body: Callable[[Context], Outcome]) -> None:
     """Call the executor in this thread. Whatever it raises is a failed attempt."""
-    execution.begin()
+    if execution.started_at is None:  # else it began when its executor was asked to start it
+        execution.begin()
     execution.owner.begun()
     try:
         outcome = body(execution.context)

@@ -212,7 +212,7 @@ class Worker:
             if self._begin(execution) is not None:
                 with self._guard:
                     self._busy -= 1
-                    execution.has_slot = False
+                    execution.has_slot, execution.started_at = False, None
                     self._waiting.appendleft(execution)
                     self._wake_threads()
                 return
@@ -222,10 +222,14 @@ class Worker:
         with self._lock:
             if not self._waiting or self._busy >= self.slots:
                 return None
-            self._busy += 1
-            execution = self._waiting.popleft()
-            execution.has_slot = True
-            return execution
+            return self._next()
+
+    def _next(self) -> Execution:
+        """Called with the guard held, where there are both."""
+        self._busy += 1
+        execution = self._waiting.popleft()
+        execution.has_slot = True
+        return execution
 
     def _begin(self, execution: Execution) -> Executor | None:
         """Begin a run that has a slot. Its executor, if a thread has to call that: one that can
@@ -248,7 +252,7 @@ class Worker:
                     self._owner.begun()
                     self._watch_deadline(execution)
                     return None
-                execution.threadless, execution.started_at = False, None
+                execution.threadless = False
         except RotaError as fault:  # not installed, or its package is broken
             execution.threadless = False  # whoever called us goes on to the next one
             execution.handler_returned(Outcome(kind="failed", error=str(fault)))
@@ -297,18 +301,19 @@ class Worker:
 
     def _serve(self) -> None:
         """Run what waits until the worker has stopped."""
+        me = threading.current_thread()
         try:
-            while (execution := self._wait_for_turn()) is not None:
+            while (execution := self._wait_for_turn(me)) is not None:
                 executor = self._begin(execution)
                 if executor is not None:
                     self._watch_deadline(execution)
                     execute(execution, executor.run)
         finally:
             with self._guard:
-                self._threads.discard(threading.current_thread())
-                self._retire()
+                self._threads.discard(me)
+                self._retire(me)
 
-    def _wait_for_turn(self) -> Execution | None:
+    def _wait_for_turn(self, me: threading.Thread) -> Execution | None:
         """What this thread should run next, with a slot; None when the worker has stopped.
 
         Handlers that end in no time run one after the other in one thread: more of them would only
@@ -319,9 +324,9 @@ class Worker:
                 if not self._waiting and self._stopping:
                     return None
                 if not self._waiting or self._busy >= self.slots:
-                    self._retire()
+                    self._retire(me)
                     self._rest(None)
-                elif not self.pace.quick or self._serving in (None, threading.current_thread()):
+                elif self._serving is me or self._serving is None or not self.pace.quick:
                     break
                 elif self._stands_by:
                     self._rest(None)
@@ -329,16 +334,17 @@ class Worker:
                     self._stands_by, ended = True, self.pace.total
                     self._rest(STAND_BY_SECONDS)
                     self._stands_by = False
-                    if self.pace.total == ended:
+                    stuck = self.pace.total == ended
+                    if stuck and self._waiting and self._busy < self.slots:
                         break
-            self._serving = threading.current_thread()
-            if len(self._waiting) > 1 and not self._stands_by:
+            self._serving = me
+            if not self._stands_by and len(self._waiting) > 1:
                 self._call_another()
-            return self._pop()
+            return self._next()
 
-    def _retire(self) -> None:
+    def _retire(self, me: threading.Thread) -> None:
         """Called with the guard held: this thread serves no longer, if it did."""
-        if self._serving is threading.current_thread():
+        if self._serving is me:
             self._serving = None
 
     def _rest(self, seconds: float | None) -> None:
