@@ -129,6 +129,7 @@ def test_only_those_of_one_kin_are_found(store: Store, clock: VirtualClock) -> N
         "overlap": "allow", "overlap_key": "mine", "catch_up": "all", "catch_up_limit": 7,
         "misfire_grace": timedelta(seconds=1), "jitter": timedelta(seconds=1),
         "spread": timedelta(seconds=1), "priority": 4, "retry": Retry(max_attempts=2),
+        "queue_max": 7, "on_error": "pause", "pause_after": 3,
     }.items():  # fmt: skip
         options = {"overlap": "queue", "expr": "60s", name: value}
         if name == "kind":
@@ -370,6 +371,58 @@ def test_a_plan_for_a_herd_grows_old(store: Store, clock: VirtualClock, watched:
     assert len(watched.kin) == 1
     step_on(fire)
     assert len(all_runs(store)) == MANY
+
+
+def test_a_herd_keeps_nobody_waiting_that_is_on_time(
+    store: Store, clock: VirtualClock, watched: Watched
+) -> None:
+    put_herd(store, MANY)
+    soon = put_schedule(store, "soon", expr="10.1s", priority=5)
+    clock.advance("10s")
+    fire = ticks(store, clock)
+    assert [fire.step(), fire.step()] == [0.0, 0.0]
+    clock.advance("400ms")
+    assert [fire.step(), fire.step()] == [0.0, 0.0]
+    assert len(all_runs(store, schedule_id=soon.id)) == 1
+    assert len(all_runs(store)) < MANY
+    step_on(fire)
+    assert len(all_runs(store)) == MANY + 1
+
+
+def test_a_herd_that_took_too_long_in_vain_is_not_tried_again(
+    store: Store, clock: VirtualClock, watched: Watched
+) -> None:
+    put_herd(store, MANY, overlap="skip")
+    clock.advance("10s")
+    step_on(ticks(store, clock))
+    clock.advance("10s")
+    fire = ticks(store, clock)
+    assert [fire.step(), fire.step()] == [0.0, 0.0]
+    clock.advance("400ms")
+    fire.step()
+    assert fire.scattered
+    step_on(fire)
+    assert watched.kin.count(0) == 1
+
+
+def test_seqs_that_were_taken_back_are_not_trusted(
+    store: Store, clock: VirtualClock, place: Place
+) -> None:
+    """As after a copy of the file that left SQLite's own table out."""
+    if place.engine != "sqlite":
+        pytest.skip("only SQLite counts in a table that anybody can write to")
+    put_job(store)
+    herd = put_herd(store)
+    for _ in range(20):
+        enqueue(store)
+    place.execute("DELETE FROM _rota_runs WHERE seq < 15")
+    place.execute("DELETE FROM sqlite_sequence WHERE name = '_rota_runs'")
+    clock.advance("10s")
+    assert fire_kin(store, planned(store), [one.id for one in herd]).runs == FEW
+    for one in herd:
+        (run,) = all_runs(store, schedule_id=one.id)
+        assert [row["run_id"] for row in ledger(store, one)] == [run.id]
+        assert store.schedule_named(one.name).next_fire_at == clock.after("10s")
 
 
 def test_a_tick_with_a_limit_fires_no_herd(

@@ -71,14 +71,20 @@ class Bench:
         with self.campaign(
             engine, seed=seed, lease=part.lease, environment=environment
         ) as campaign:
+            missing = None
             try:
-                verdict = part.run(campaign, times, self)
-            except (Impossible, NotReached):
+                try:
+                    verdict = part.run(campaign, times, self)
+                except NotReached as why:  # what was tried until then is judged all the same
+                    missing, verdict = why, campaign.finish()
+            except Impossible:
                 raise
             except Exception as fault:
                 raise Failed(self.explain(campaign, name, engine, times, [repr(fault)])) from fault
             if verdict.violations:
                 raise Failed(self.explain(campaign, name, engine, times, verdict.violations))
+            if missing is not None:
+                raise missing
         shutil.rmtree(campaign.folder)
         return verdict
 

@@ -51,8 +51,7 @@ class Impossible(Exception):
 
 
 class NotReached(Exception):
-    """The fault did not come about: nobody came to the point where it waits. No promise was
-    broken, and none was tried."""
+    """The fault did not come about: nobody came to the point where it waits."""
 
 
 class Failed(AssertionError):

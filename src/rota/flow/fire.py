@@ -10,7 +10,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,6 +32,7 @@ BATCH = 1_000  # the same where many are due that are no herd
 LEAST_KIN = 20  # so many of one kin in one look are part of a herd
 HERD = 100_000
 HERD_RUNS = 2_000  # in one transaction
+HERD_SECONDS = 0.3  # after this those that are on time have their turn
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
 OFF_PAUSE = 1.0  # switched off: how long until it is asked again
@@ -72,7 +73,7 @@ class Fire:
         self.begins_at = monotonic() + start_delay
         self.newest = False  # which end of what is due this tick takes
         self.least_kin = least_kin
-        self.crowd = False  # more is due than one look found
+        self.crowd = False  # more is due than one look found, and it is no herd
         self.herds: list[Herd] = []
         self.scattered = False  # each of a herd needs a decision: one by one, until all is done
         self.coming: Coming | None = None
@@ -134,8 +135,8 @@ class Fire:
             # Behind: every other tick takes the newest, so that a long catch-up never keeps
             # those waiting that are on time.
             self.newest = not self.newest
-            self.crowd = True
             self._gather(plans, due.jobs)
+            self.crowd = not self.herds
             return self._rest() if self.limited else REFUSED_PAUSE * refused
         self.newest = self.crowd = self.scattered = False
         return max(self._until_next(), REFUSED_PAUSE * refused)
@@ -219,24 +220,29 @@ class Fire:
 
     def _fire_herd(self) -> float:
         herd = self.herds[0]
-        if not 0 <= self.monotonic() - herd.made_at < LATEST_SECONDS:
-            self.herds = []
+        if not 0 <= self.monotonic() - herd.made_at < HERD_SECONDS:
+            self._judge(herd)
+            self.herds, self.newest = [], True
             return 0.0
         if herd.ids is None:
             herd.gather(self.storage.due_kin(herd.plan.schedule, HERD))
         if ids := herd.take():
             fired = self.storage.fire_kin(herd.plan, ids, herd.job)
-            herd.left += len(ids) - fired.runs
+            herd.refused += [one for one in ids if one not in fired.moved]
             if fired.runs:
                 self.fired()
                 lag = self._lag(herd.plan.cursor)
                 self.counters.fired(fired.outcomes, [lag] * fired.runs)
         if not herd.ids:
+            self._judge(herd)
             del self.herds[0]
-            # Others fired them meanwhile, or each of them needs a decision of its own.
-            waiting = len(self.storage.due_kin(herd.plan.schedule, HERD)) if herd.left else 0
-            self.scattered = self.scattered or 2 * waiting > herd.size
         return 0.0
+
+    def _judge(self, herd: Herd) -> None:
+        """What was refused has been fired by others meanwhile, or needs a decision for each."""
+        if herd.refused:
+            due = self.storage.due_kin(herd.plan.schedule, HERD)
+            self.scattered = 2 * len(set(due).intersection(herd.refused)) > herd.tried
 
     def _lags(self, plans: list[FirePlan], fired: Fired) -> list[float]:
         """How long after its instant each occurrence was fired."""
@@ -309,17 +315,18 @@ class Herd:
     job: Job | None
     made_at: float
     ids: list[int] | None = None  # still to be fired; None: not read yet
-    size: int = 0
-    left: int = 0  # how many were not fired here
+    tried: int = 0
+    refused: list[int] = field(default_factory=list)
 
     def gather(self, ids: list[int]) -> None:
         # From anywhere on, so that many processes do not try the same ones.
         begin = random.randrange(0, len(ids) + 1, HERD_RUNS)
-        self.ids, self.size = ids[begin:] + ids[:begin], len(ids)
+        self.ids = ids[begin:] + ids[:begin]
 
     def take(self) -> list[int]:
         assert self.ids is not None
         taken, self.ids = self.ids[:HERD_RUNS], self.ids[HERD_RUNS:]
+        self.tried += len(taken)
         return taken
 
 

@@ -244,10 +244,11 @@ DEFINITION = (
     "catch_up", "catch_up_limit", "misfire_grace", "jitter", "spread", "args", "priority",
     "retry", "owner", "enabled",
 )  # fmt: skip
-# What a plan and the row of its run are made of, but for id, name and args.
+# What a plan and the row of its run are made of, but for id, name and args; and what else a row
+# must say rightly, so that who is equal to a good one is good.
 KIN = (
-    "job", *TIMING, "overlap", "catch_up", "catch_up_limit", "misfire_grace", "priority", "retry",
-    "next_fire_at", "revision",
+    "job", *TIMING, "overlap", "queue_max", "on_error", "pause_after", "catch_up",
+    "catch_up_limit", "misfire_grace", "priority", "retry", "next_fire_at", "revision",
 )  # fmt: skip
 _kin = attrgetter(*KIN)
 _SAID = DEFINITION[1:]  # all but the name, which is how it is found

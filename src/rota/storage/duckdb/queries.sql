@@ -144,6 +144,8 @@ SELECT id FROM {prefix}schedules
    AND anchor = :anchor AND first_run IS NOT DISTINCT FROM :first_run
    AND starts_at IS NOT DISTINCT FROM :starts_at AND ends_at IS NOT DISTINCT FROM :ends_at
    AND overlap = :overlap AND overlap_key IS NULL
+   AND on_error = :on_error AND queue_max IS NOT DISTINCT FROM :queue_max
+   AND pause_after IS NOT DISTINCT FROM :pause_after
    AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit
    AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
    AND priority IS NOT DISTINCT FROM :priority AND retry IS NOT DISTINCT FROM :retry

@@ -121,6 +121,8 @@ SELECT id FROM {prefix}schedules
    AND starts_at IS NOT DISTINCT FROM :starts_at::timestamptz
    AND ends_at IS NOT DISTINCT FROM :ends_at::timestamptz
    AND overlap = :overlap AND overlap_key IS NULL
+   AND on_error = :on_error AND queue_max IS NOT DISTINCT FROM :queue_max::integer
+   AND pause_after IS NOT DISTINCT FROM :pause_after::integer
    AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit::integer
    AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
    AND priority IS NOT DISTINCT FROM :priority::integer

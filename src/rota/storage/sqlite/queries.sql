@@ -114,6 +114,8 @@ SELECT json_group_array(json_array(id)) AS "id,"
            AND job = :job AND kind = :kind AND expr = :expr AND timezone = :timezone AND dst = :dst
            AND anchor = :anchor AND first_run IS :first_run AND starts_at IS :starts_at
            AND ends_at IS :ends_at AND overlap = :overlap AND overlap_key IS NULL
+           AND on_error = :on_error AND queue_max IS :queue_max
+           AND pause_after IS :pause_after
            AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit
            AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
            AND priority IS :priority AND retry IS :retry
@@ -138,10 +140,10 @@ SELECT json_group_array(json_array(s.id)) AS "id,"
 
 -- name: insert_kin_runs
 -- :run_ids is an object, so that nothing has to be parsed for each of them.
-INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, missed_count, created_by)
-SELECT a.value, :job, :queue, :priority,
+SELECT :first_seq + row_number() OVER () - 1, a.value, :job, :queue, :priority,
        CASE WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END, :due_at, {now}, {now},
        :max_attempts, :timeout, :backoff, s.args, CASE WHEN :has_slot THEN 'schedule ' || s.id END,
        :concurrency_key, :concurrency_limit, :wanted_key, s.id, :cursor_at, :missed_count,
