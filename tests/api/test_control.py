@@ -185,6 +185,7 @@ def test_of_a_secret_that_stands_where_an_error_is_cut_nothing_is_shown(
     driven: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was nobody's secret when the error was stored, so that only who shows it can hide it."""
+    monkeypatch.setattr(secrets, "_known", secrets._Known({}, NO_SECRETS))
     error = "".join("x" * (length - 6) + "geheim-geheim" for length in (280, 200))
     told: list[dict[str, Any]] = []
     follow = Follow(lambda: driven.store, lambda name, event: told.append(dict(event)))
@@ -199,7 +200,6 @@ def test_of_a_secret_that_stands_where_an_error_is_cut_nothing_is_shown(
     driven.app.enqueue("fail")
     driven.drain()
     driven.control.enqueue("broken", {}, Options())
-    monkeypatch.setattr(secrets, "_known", secrets._Known({}, NO_SECRETS))
     know(["geheim-geheim"])
     follow.step()
     shown = {
