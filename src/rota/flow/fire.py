@@ -30,14 +30,14 @@ log = logging.getLogger("rota.fire")
 LOOK = 100  # how many schedules one look takes; those of a herd are not looked at
 BATCH = 1_000  # the same where many are due that are no herd
 LEAST_KIN = 20  # so many of one kin in one look are part of a herd
-HERD = 100_000
+HERD = 100_000  # whose ids are read at once, at most
 HERD_RUNS = 2_000  # in one transaction
 HERD_SECONDS = 0.3  # after this those that are on time have their turn
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
 OFF_PAUSE = 1.0  # switched off: how long until it is asked again
 REFUSED_PAUSE = 0.05  # somebody holds a schedule that is due: how long until it is tried again
-LATEST_SECONDS = 1.0  # a plan that is older than this is made again
+LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is made again
 MOST_RUNS = 1_000  # in one transaction
 
 
