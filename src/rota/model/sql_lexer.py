@@ -29,9 +29,20 @@ _OPENINGS: Final = {
 }  # fmt: skip
 QUOTED: Final = frozenset({*_OPENINGS.values(), "dollar"})
 
+
+def all_of(*alternatives: str, times: str = "*") -> str:
+    """A pattern that takes these for as long as one is found, and gives nothing back. The last
+    alternative, which is never found, is for Python before 3.11.5: what follows such a group was
+    looked for wherever the last alternative had looked to in vain."""
+    return f"(?:{'|'.join(alternatives)}|{_NEVER}){times}+"
+
+
 # After this a quote carries on with the literal before it, on PostgreSQL and DuckDB.
 _CONTINUED: Final = re.compile(
-    r"(?:[ \t\f]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+'"
+    all_of(r"[ \t\f]", r"--[^\n\r]*+")
+    + r"[\n\r]"
+    + all_of(r"[ \t\n\r\f\v]", r"--[^\n\r]*+[\n\r]")
+    + "'"
 )
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 # DuckDB reads these as blanks, PostgreSQL and SQLite as letters.
@@ -136,8 +147,8 @@ def _patterns(
         "comment": r"--[^\n]*+" if sqlite else r"--[^\n\r]*+",
         "block": r"/\*",
         "quote": r"[xX]'|['\"`[]" if sqlite else r"[eExXbB]'|[uU]&['\"]|['\"]",
-        "dollar": _NEVER if sqlite else rf"\$(?:{letter}(?:{letter}|[0-9])*+)?\$",
-        "word": rf"{letter}(?:{letter}|[0-9]|(?!{piece})\$)*+",
+        "dollar": _NEVER if sqlite else rf"\$(?:{letter}{all_of(letter, '[0-9]')})?\$",
+        "word": letter + all_of(letter, "[0-9]", rf"(?!{piece})\$"),
         "semicolon": ";",
     }
     skipped = ""
@@ -147,16 +158,17 @@ def _patterns(
         # Words as a whole, so that the end of one is not taken for the beginning of a quote; and
         # whatever begins no token, so that the skipping always ends where one does.
         others = "|".join(alternatives.values())
-        skipped = (
-            rf"(?:(?!{alternatives['quote']}){word}|[0-9 \t\n\r\f\v(),.;:=<>+*!?%&|]++"
-            rf"|(?!{others})[^A-Za-z_])*+"
+        skipped = all_of(
+            f"(?!{alternatives['quote']}){word}",
+            r"[0-9 \t\n\r\f\v(),.;:=<>+*!?%&|]++",
+            f"(?!{others})[^A-Za-z_]",
         )
     tokens = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in alternatives.items())
     beginning = f"{skipped}(?:{tokens})"
 
     def rest(close: str, *within: str) -> re.Pattern[str]:
         plain = rf"[^{close}\\$]++" if within and within[0].startswith(r"\\") else f"[^{close}$]++"
-        return re.compile("(?:" + "|".join([piece, plain, *within, r"\$"]) + f")*+{close}", re.S)
+        return re.compile(all_of(piece, plain, *within, r"\$") + close, re.S)
 
     return re.compile(beginning), {
         "string": rest("'", "''"),

@@ -14,12 +14,12 @@ from typing import Any, Final, NoReturn
 
 from rota.errors import Invalid
 from rota.model.limits import STATEMENT_LENGTH, check_name, check_text
-from rota.model.sql_lexer import lex
+from rota.model.sql_lexer import all_of, lex
 
-_BLANK: Final = re.compile(r"(?:\s|--[^\n]*+)++")
-_WORD: Final = re.compile(r"(?:[A-Za-z0-9_.]|/(?!\*)|-(?!-))++")
-_TEXT: Final = re.compile(r"'((?:[^']|'')*+)'")
-_NAME: Final = re.compile(r'"((?:[^"]|"")*+)"')
+_BLANK: Final = re.compile(all_of(r"\s", r"--[^\n]*+", times="+"))
+_WORD: Final = re.compile(all_of("[A-Za-z0-9_.]", r"/(?!\*)", "-(?!-)", times="+"))
+_TEXT: Final = re.compile("'(" + all_of("[^']", "''") + ")'")
+_NAME: Final = re.compile('"(' + all_of('[^"]', '""') + ')"')
 _TAG: Final = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*)?\$")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")

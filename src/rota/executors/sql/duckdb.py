@@ -10,11 +10,11 @@ import duckdb
 
 from rota.executors.sql.session import FETCH_ROWS, Answer, SqlFailed
 from rota.model.secrets import NO_SECRETS, Secrets
-from rota.model.sql_lexer import line_of
+from rota.model.sql_lexer import all_of, line_of
 from rota.model.steps import StepDone
 
 _LINE = re.compile(r"\n\nLINE (\d+):.*\Z", re.S)
-_LEADING = re.compile(r"(?:[\s;]|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*+", re.S)
+_LEADING = re.compile(all_of(r"[\s;]", r"--[^\n]*(?:\n|\Z)", r"/\*.*?\*/"), re.S)
 _CHANGED = duckdb.ExpectedResultType.CHANGED_ROWS
 
 
