@@ -22,7 +22,6 @@ import platform
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
@@ -48,6 +47,7 @@ from tests.fault.checker import check  # noqa: E402
 from tests.fault.history import History  # noqa: E402
 from tests.fault.parts import PARTS, Part  # noqa: E402
 from tests.fault.zygote import Zygote  # noqa: E402
+from tests.support.archives import unpack  # noqa: E402
 from tests.support.postgres import Cluster  # noqa: E402
 
 PAGE = ROOT / "docs" / "reliability.md"
@@ -312,8 +312,7 @@ def read_arguments() -> argparse.Namespace:
 
 def judge(archive: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+        unpack(archive, Path(folder))
         violations = check(History.load(Path(folder)))
     print("\n".join(map(str, violations)) or "no violation")
     return 1 if violations else 0

@@ -28,10 +28,10 @@ from tests.fault.weaken import weaken
 MAX_LOST = 1_000  # a kill costs a run nothing here, so that only failures make it dead
 NOT_NOW = 75  # exit code of a process that found no database; whoever supervises starts it again
 OVERLAPS = ("queue", "wait", "skip", "allow")
-KIN = 4
+KIN = 12
 # What is done once or twice a minute is done each second here, and what is done with hundreds of
 # schedules is done with a few.
-fire.LOOK = 2
+fire.LOOK = fire.HERD_RUNS = 2
 fire.Fire.__init__.__kwdefaults__["least_kin"] = 2
 rescue.SWEEP_EVERY = 1
 Prune.__init__.__kwdefaults__["interval"] = 0.5

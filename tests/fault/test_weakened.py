@@ -1,6 +1,5 @@
 """A rule taken away is a campaign that fails: the harness can see what it looks for."""
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from tests.fault.checker import check
 from tests.fault.history import History
 from tests.fault.weaken import WEAKENED, _reworded
 from tests.fault.zygote import Zygote
+from tests.support.archives import unpack
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -50,8 +50,7 @@ def test_the_campaign_fails_without_a_rule(
     assert f"python scripts/faults.py --part {part} --engine {engine} --seed {seed}" in told
     (archive,) = (tmp_path / "kept").iterdir()
     assert str(archive) in told
-    with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path / "again", filter="data")
+    unpack(archive, tmp_path / "again")
     violations = check(History.load(tmp_path / "again"))
     assert {one.rule for one in violations} & expected, told
 

@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 from trove_classifiers import classifiers
 
 import rota
+from tests.support.archives import unpack
 from tests.surface.conftest import environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,8 +103,7 @@ def test_the_sdist_is_enough_to_build_and_test_and_takes_no_litter(
         "README.md", "benchmarks", "deploy", "docs", "examples", "mkdocs.yml", "pyproject.toml",
         "requirements-dev.lock", "scripts", "src", "tests",
     }  # fmt: skip
-    with tarfile.open(built.wheel.with_name(f"{NAME}.tar.gz")) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(built.wheel.with_name(f"{NAME}.tar.gz"), tmp_path)
     unpacked = tmp_path / NAME
     for name in LITTER:
         (unpacked / name).parent.mkdir(parents=True, exist_ok=True)
