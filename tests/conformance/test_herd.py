@@ -39,6 +39,12 @@ FEW = 6
 MANY = 60
 
 
+@pytest.fixture(autouse=True)
+def halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a herd is fired by two statements at a time, that of a test is, too."""
+    monkeypatch.setattr("rota.storage.postgres.store.HALVED", 4)
+
+
 def put_herd(store: Store, count: int = FEW, **options: Any) -> list[Schedule]:
     """Schedules of one kin: made at one instant of a clock that stands still."""
     return [put_schedule(store, f"kin-{n}", args={"n": n}, **options) for n in range(count)]
@@ -244,7 +250,8 @@ class Watched:
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.own: list[int] = []
         self.kin: list[int] = []
-        fire, fire_kin = store.fire, store.fire_kin
+        self.read: list[int] = []
+        fire, fire_kin, due_kin = store.fire, store.fire_kin, store.due_kin
 
         def watched(*asked: Any) -> Fired:
             fired = fire(*asked)
@@ -256,6 +263,12 @@ class Watched:
             self.kin.append(fired.runs)
             return fired
 
+        def watched_read(*asked: Any) -> list[int]:
+            found = due_kin(*asked)
+            self.read.append(len(found))
+            return found
+
+        monkeypatch.setattr(store, "due_kin", watched_read)
         monkeypatch.setattr(store, "fire", watched)
         monkeypatch.setattr(store, "fire_kin", watched_kin)
 
@@ -371,6 +384,7 @@ def test_a_plan_for_a_herd_grows_old(store: Store, clock: VirtualClock, watched:
     assert len(watched.kin) == 1
     step_on(fire)
     assert len(all_runs(store)) == MANY
+    assert watched.read == [MANY - 10, 0]  # at the end about those that the look fired itself
 
 
 def test_a_herd_keeps_nobody_waiting_that_is_on_time(

@@ -31,7 +31,7 @@ LOOK = 100  # how many schedules one look takes; those of a herd are not looked 
 BATCH = 1_000  # the same where many are due that are no herd
 LEAST_KIN = 20  # so many of one kin in one look are part of a herd
 HERD = 100_000  # whose ids are read at once, at most
-HERD_RUNS = 2_000  # in one transaction
+HERD_RUNS = 4_000  # at a time
 HERD_SECONDS = 0.3  # after this those that are on time have their turn
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
@@ -75,6 +75,7 @@ class Fire:
         self.least_kin = least_kin
         self.crowd = False  # more is due than one look found, and it is no herd
         self.herds: list[Herd] = []
+        self.left: dict[tuple[Any, ...], list[int]] = {}  # of herds whose time was over, by kin
         self.scattered = False  # each of a herd needs a decision: one by one, until all is done
         self.coming: Coming | None = None
         self.unparked: set[int] = set()  # broken, and held by somebody at the last look
@@ -213,15 +214,17 @@ class Fire:
                 kin[key].append(plan)
         made_at = self.monotonic()
         self.herds = [
-            Herd(alike[0], jobs.get(alike[0].schedule.job), made_at)
-            for alike in kin.values()
+            Herd(alike[0], jobs.get(alike[0].schedule.job), made_at, self.left.get(key))
+            for key, alike in kin.items()
             if len(alike) >= self.least_kin
         ]
+        self.left = {}
 
     def _fire_herd(self) -> float:
         herd = self.herds[0]
         if not 0 <= self.monotonic() - herd.made_at < HERD_SECONDS:
             self._judge(herd)
+            self.left = {key: one.ids for one in self.herds if one.ids and (key := one.plan.kin)}
             self.herds, self.newest = [], True
             return 0.0
         if herd.ids is None:

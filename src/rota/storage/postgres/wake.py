@@ -23,6 +23,8 @@ from rota.storage.postgres.session import Session
 
 # NOTIFY takes a lock of the whole server at commit. One in this time is enough to wake everybody.
 QUIET_SECONDS = 0.005
+# So much later the thread sends what nobody has sent with something of his own: that is cheaper.
+LULL_SECONDS = 0.004
 THREAD_ONLY_SECONDS = 10.0
 VERIFY_SECONDS = 2.0
 RETRY_SECONDS = 0.1
@@ -56,6 +58,7 @@ class Notifier:
             if now - self._sent_at < QUIET_SECONDS or now < self._thread_only_until:
                 return False
             self._sent_at = now
+            self._asked = False  # this one is for those who asked before, too
             return True
 
     def keep_to_thread(self) -> None:
@@ -70,8 +73,9 @@ class Notifier:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="rota-notify", daemon=True)
                 self._thread.start()
-            self._asked = True
-            self._changed.notify()
+            if not self._asked:  # else the thread waits for its time already
+                self._asked = True
+                self._changed.notify()
 
     def close(self, timeout: float) -> None:
         """Send what is still to be sent, if the server takes it in time, and end."""
@@ -88,13 +92,18 @@ class Notifier:
 
     def _next(self) -> bool:
         with self._changed:
-            while not (self._asked or self._closing):
-                self._changed.wait()
-            while (early := self._sent_at + QUIET_SECONDS - time.monotonic()) > 0:
+            while True:
+                if not self._asked:
+                    if self._closing:
+                        return False
+                    self._changed.wait()
+                    continue
+                now = time.monotonic()
+                early = self._sent_at + QUIET_SECONDS + LULL_SECONDS - now
+                if early <= 0:
+                    self._asked, self._sent_at = False, now
+                    return True
                 self._changed.wait(early)
-            asked, self._asked = self._asked, False
-            self._sent_at = time.monotonic()
-            return asked
 
 
 _NOTIFIERS: WeakSet[Notifier] = WeakSet()
