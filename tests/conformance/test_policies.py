@@ -736,6 +736,27 @@ def test_what_is_planned_ahead_fires_at_its_instant_and_not_before(world: World)
     assert [run.state for run in world.runs()] == ["queued"]
 
 
+@pytest.mark.parametrize(("most", "told"), [(0, ["here"]), (1, ["here", "elsewhere"])])
+def test_who_is_here_begins_what_is_on_time_before_others_are_told(
+    world: World, most: int, told: list[str]
+) -> None:
+    """A limited tick rests for longer than others may wait."""
+    world.put()
+    heard: list[str] = []
+    fire = ahead(world, max_fires_per_tick=most)
+    fire.fired, fire.tell = lambda: heard.append("here"), lambda: heard.append("elsewhere")
+    world.clock.advance("59.99s")
+    fire.step()
+    world.clock.advance("10ms")
+    assert 0 < fire.step() <= 1
+    assert heard == told
+    fire.step()
+    assert heard == ["here", "elsewhere"]
+    world.clock.advance("61s")
+    fire.step()  # late: nobody waits for anybody
+    assert heard == ["here", "elsewhere"] * 2
+
+
 def test_a_tick_that_was_planned_ahead_fires_no_more_than_it_may(world: World) -> None:
     for number in range(5):
         world.store.put_schedule(

@@ -42,7 +42,8 @@ MOST_RUNS = 1_000  # in one transaction
 
 
 class Fire:
-    """`fired` is told when runs were made. `pace` is the longest sleep between two looks.
+    """`fired` is told when runs were made, and `tell` a moment later where they were on time: who
+    is here begins them before others are told. `pace` is the longest sleep between two looks.
 
     With `look_ahead` what comes due next is read and planned that many seconds before, and at the
     instant itself only written: cursor and revision are compared then, so that an edit wins."""
@@ -53,6 +54,7 @@ class Fire:
         *,
         monotonic: Callable[[], float],
         fired: Callable[[], None],
+        tell: Callable[[], None] = lambda: None,
         enabled: Callable[[], bool] = lambda: True,
         pace: float = 60.0,
         batch: int = BATCH,
@@ -63,7 +65,7 @@ class Fire:
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
-        self.storage, self.monotonic, self.fired = storage, monotonic, fired
+        self.storage, self.monotonic, self.fired, self.tell = storage, monotonic, fired, tell
         self.enabled, self.pace = enabled, pace
         self.batch = min(batch, max_fires_per_tick) if max_fires_per_tick else batch
         self.limited = bool(max_fires_per_tick)
@@ -80,9 +82,13 @@ class Fire:
         self.coming: Coming | None = None
         self.unparked: set[int] = set()  # broken, and held by somebody at the last look
         self.just_fired = False  # on time: what comes next is still to be asked for
+        self.untold = False  # others are still to be told of runs that were made on time
         self.read = (0.0, datetime.min.replace(tzinfo=UTC))  # the clock of the store, and ours
 
     def step(self) -> float:
+        if self.untold:
+            self.untold = False
+            self.tell()
         early = self.begins_at - self.monotonic()
         if early > 0:
             return early
@@ -93,7 +99,7 @@ class Fire:
             return self._fire_herd()
         coming, self.coming = self.coming, None
         if coming is not None and 0 <= self.monotonic() - coming.at < LATEST_SECONDS:
-            self._fire(coming.plans, coming.jobs)
+            self._fire(coming.plans, coming.jobs, on_time=not coming.full)
             self.just_fired = not coming.full
             if coming.crowd:
                 self._gather(coming.plans, coming.jobs)
@@ -189,7 +195,9 @@ class Fire:
         self.unparked = {one.id for one in broken} - parked
         return bool(parked)
 
-    def _fire(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> bool:
+    def _fire(
+        self, plans: list[FirePlan], jobs: Mapping[str, Job], *, on_time: bool = False
+    ) -> bool:
         """False if none of them was carried out: others fired, edited or hold what they are of."""
         traced = Traced(plans)
         try:
@@ -199,6 +207,9 @@ class Fire:
             traced.end()
         if fired.runs:
             self.fired()
+            self.untold = on_time
+            if not on_time:
+                self.tell()
         if fired.outcomes:
             self.counters.fired(fired.outcomes, self._lags(plans, fired))
         return bool(fired.moved)
@@ -234,6 +245,7 @@ class Fire:
             herd.refused += [one for one in ids if one not in fired.moved]
             if fired.runs:
                 self.fired()
+                self.tell()
                 lag = self._lag(herd.plan.cursor)
                 self.counters.fired(fired.outcomes, [lag] * fired.runs)
         if not herd.ids:
