@@ -32,6 +32,7 @@ BATCH = 1_000  # the same where many are due that are no herd
 LEAST_KIN = 20  # so many of one kin in one look are part of a herd
 HERD = 100_000  # whose ids are read at once, at most
 HERD_RUNS = 4_000  # at a time
+HERD_STRIDE = 500  # where a process begins: at any multiple of it
 HERD_SECONDS = 0.3  # after this those that are on time have their turn
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
@@ -93,7 +94,7 @@ class Fire:
         if early > 0:
             return early
         if not self.enabled():
-            self.coming, self.herds = None, []
+            self.coming, self.herds, self.left = None, [], {}
             return OFF_PAUSE
         if self.herds:
             return self._fire_herd()
@@ -146,6 +147,7 @@ class Fire:
             self.crowd = not self.herds
             return self._rest() if self.limited else REFUSED_PAUSE * refused
         self.newest = self.crowd = self.scattered = False
+        self.left = {}
         return max(self._until_next(), REFUSED_PAUSE * refused)
 
     def _rest(self) -> float:
@@ -234,7 +236,7 @@ class Fire:
     def _fire_herd(self) -> float:
         herd = self.herds[0]
         if not 0 <= self.monotonic() - herd.made_at < HERD_SECONDS:
-            self._judge(herd)
+            herd.ids = self._judge(herd)
             self.left = {key: one.ids for one in self.herds if one.ids and (key := one.plan.kin)}
             self.herds, self.newest = [], True
             return 0.0
@@ -253,11 +255,14 @@ class Fire:
             del self.herds[0]
         return 0.0
 
-    def _judge(self, herd: Herd) -> None:
-        """What was refused has been fired by others meanwhile, or needs a decision for each."""
-        if herd.refused:
-            due = self.storage.due_kin(herd.plan.schedule, HERD)
-            self.scattered = 2 * len(set(due).intersection(herd.refused)) > herd.tried
+    def _judge(self, herd: Herd) -> list[int] | None:
+        """What was refused has been fired by others meanwhile, or needs a decision for each. The
+        answer is who is still to be fired."""
+        if not herd.refused:
+            return herd.ids
+        due = self.storage.due_kin(herd.plan.schedule, HERD)
+        self.scattered = 2 * len(set(due).intersection(herd.refused)) > herd.tried
+        return due
 
     def _lags(self, plans: list[FirePlan], fired: Fired) -> list[float]:
         """How long after its instant each occurrence was fired."""
@@ -335,7 +340,7 @@ class Herd:
 
     def gather(self, ids: list[int]) -> None:
         # From anywhere on, so that many processes do not try the same ones.
-        begin = random.randrange(0, len(ids) + 1, HERD_RUNS)
+        begin = random.randrange(0, len(ids) + 1, HERD_STRIDE)
         self.ids = ids[begin:] + ids[:begin]
 
     def take(self) -> list[int]:

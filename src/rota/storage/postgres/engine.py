@@ -153,14 +153,13 @@ class PostgresEngine:
     ) -> None:
         """The same with parameters that are PostgreSQL's text already, and no answer. With
         `notify` others are told in the same round trip, unless they were told just now."""
-        said = self._told() if notify and self._notifier.may_send() else None
-        done = False
-        try:
-            self._single(name, statement, lambda tx: tx.execute_bound(statement, bound, said))
-            done = True
-        finally:
-            if notify and not (said and done):  # others may rely on what was to be said with it
-                self.notify()
+        number = self._notifier.may_send() if notify else None
+        said = None if number is None else self._told()
+        self._single(name, statement, lambda tx: tx.execute_bound(statement, bound, said))
+        if number is not None:
+            self._notifier.sent(number)
+        elif notify:
+            self.notify()
 
     def _single(
         self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Any]]
@@ -365,8 +364,9 @@ class PostgresEngine:
         self._notifier.notify()
 
     def was_kept_waiting(self) -> None:
-        """Somebody else's NOTIFY waits, and all others behind it."""
+        """Somebody else's NOTIFY waits, and all others behind it; or ours was lost."""
         self._notifier.keep_to_thread()
+        self._notifier.notify()
 
     def _send(self, payload: str | None = None) -> None:
         with self._pool.lend() as connection:

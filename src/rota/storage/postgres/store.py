@@ -17,6 +17,7 @@ from rota.model.schedule import WAITING_FOR_RUN
 from rota.model.transitions import DEAD, SUCCEEDED
 from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
+from rota.storage.postgres.beside import Beside, tried
 from rota.storage.postgres.bind import array, bind
 from rota.storage.postgres.marks import Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
@@ -151,12 +152,13 @@ class PostgresStore(Store):
         """Many in two halves side by side: the server has more than one core."""
         if len(ids) < HALVED:
             return self._fire_part(plan, ids, job)
-        from concurrent.futures import ThreadPoolExecutor  # commands fire nothing
-
         half = len(ids) // 2
-        with ThreadPoolExecutor(1, "rota-herd") as other:
-            second = other.submit(self._fire_part, plan, ids[half:], job)
-            return self._fire_part(plan, ids[:half], job) + second.result()
+        second = Beside(lambda: self._fire_part(plan, ids[half:], job))
+        fired = [tried(lambda: self._fire_part(plan, ids[:half], job)), second.wait()]
+        made = [one for one in fired if isinstance(one, Fired)]
+        if not made:
+            raise next(one for one in fired if isinstance(one, Exception))
+        return sum(made, NOTHING_FIRED)  # a half that failed is due as before
 
     def _fire_part(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
         """One statement, which is the whole transaction."""

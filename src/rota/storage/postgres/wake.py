@@ -46,20 +46,24 @@ class Notifier:
     def begin(self) -> None:
         """With no thread; after a fork, too: ours is our parent's, and perhaps had the lock."""
         self._changed = threading.Condition()
-        self._asked = False
+        self._asked = self._told = 0  # how often, and what all were told of that was asked so far
         self._sent_at = self._thread_only_until = float("-inf")
         self._thread: threading.Thread | None = None
 
-    def may_send(self) -> bool:
-        """True if nobody has sent one for a while: then the caller sends it with what he commits.
-        Else he asks for it by `notify` when he has."""
+    def may_send(self) -> int | None:
+        """A number if nobody has sent one for a while: then the caller sends it behind what he
+        commits, and says so by `sent`. Else he asks for it by `notify` when he has."""
         with self._changed:
             now = time.monotonic()
             if now - self._sent_at < QUIET_SECONDS or now < self._thread_only_until:
-                return False
+                return None
             self._sent_at = now
-            self._asked = False  # this one is for those who asked before, too
-            return True
+            return self._asked
+
+    def sent(self, number: int) -> None:
+        """This one was for those who had asked before it, too."""
+        with self._changed:
+            self._told = max(self._told, number)
 
     def keep_to_thread(self) -> None:
         """Nobody but the thread sends for a while: only it can wait for long."""
@@ -73,9 +77,9 @@ class Notifier:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="rota-notify", daemon=True)
                 self._thread.start()
-            if not self._asked:  # else the thread waits for its time already
-                self._asked = True
+            if self._asked == self._told:  # else the thread waits for its time already
                 self._changed.notify()
+            self._asked += 1
 
     def close(self, timeout: float) -> None:
         """Send what is still to be sent, if the server takes it in time, and end."""
@@ -93,7 +97,7 @@ class Notifier:
     def _next(self) -> bool:
         with self._changed:
             while True:
-                if not self._asked:
+                if self._asked == self._told:
                     if self._closing:
                         return False
                     self._changed.wait()
@@ -101,7 +105,7 @@ class Notifier:
                 now = time.monotonic()
                 early = self._sent_at + QUIET_SECONDS + LULL_SECONDS - now
                 if early <= 0:
-                    self._asked, self._sent_at = False, now
+                    self._told, self._sent_at = self._asked, now
                     return True
                 self._changed.wait(early)
 

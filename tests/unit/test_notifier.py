@@ -1,0 +1,126 @@
+"""The thread that tells other processes: what was asked last is always said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+
+import pytest
+
+from rota.storage.postgres import wake
+from rota.storage.postgres.wake import Notifier
+
+SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working one
+
+
+class Told(SimpleQueue[None]):
+    """What the thread sends."""
+
+    def once(self) -> None:
+        self.get(timeout=SOON_SECONDS)
+
+    def nothing(self) -> bool:
+        try:
+            self.get_nowait()
+        except Empty:
+            return True
+        return False
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def notifier(told: Told) -> Iterator[Notifier]:
+    notifier = Notifier(lambda: told.put(None))
+    yield notifier
+    notifier.close(SOON_SECONDS)
+
+
+def test_each_that_asks_is_told_of(notifier: Notifier, told: Told) -> None:
+    for _ in range(20):
+        notifier.notify()
+        told.once()
+
+
+def test_many_that_ask_in_the_quiet_time_are_told_of_once(
+    notifier: Notifier, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "QUIET_SECONDS", 3600.0)
+    assert notifier.may_send() == 0
+    for _ in range(5):
+        notifier.notify()
+    assert told.nothing()
+    monkeypatch.setattr(wake, "QUIET_SECONDS", 0.0)
+    notifier.close(0)  # wakes the thread before its time
+    told.once()
+    notifier.close(SOON_SECONDS)
+    assert told.nothing()
+
+
+@pytest.fixture
+def number(notifier: Notifier, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Somebody has asked, and somebody else may send it before the thread does."""
+    monkeypatch.setattr(wake, "LULL_SECONDS", 3600.0)
+    assert notifier.may_send() == 0
+    notifier.notify()
+    monkeypatch.setattr(wake, "QUIET_SECONDS", 0.0)
+    assert notifier.may_send() == 1
+    return 1
+
+
+def end(notifier: Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread sends what is left to it."""
+    monkeypatch.setattr(wake, "LULL_SECONDS", 0.0)
+    notifier.close(SOON_SECONDS)
+
+
+def test_who_sends_behind_his_own_commit_tells_of_those_before_him(
+    notifier: Notifier, told: Told, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifier.sent(number)
+    end(notifier, monkeypatch)
+    assert told.nothing()
+
+
+def test_who_asks_while_another_one_sends_is_told_of_by_the_thread(
+    notifier: Notifier, told: Told, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifier.notify()  # nobody knows whether what is sent comes after that
+    notifier.sent(number)
+    end(notifier, monkeypatch)
+    told.once()
+    assert told.nothing()
+
+
+def test_what_was_to_be_sent_and_failed_leaves_others_to_the_thread(
+    notifier: Notifier, told: Told, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end(notifier, monkeypatch)
+    told.once()
+
+
+def test_nothing_is_sent_again_at_the_end(notifier: Notifier, told: Told) -> None:
+    notifier.notify()
+    told.once()
+    notifier.close(SOON_SECONDS)
+    assert told.nothing()
+
+
+def test_an_interrupt_loses_no_more_than_its_own(
+    notifier: Notifier, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifier.notify()
+    told.once()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(notifier._changed, "notify", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            notifier.notify()
+    notifier.notify()
+    told.once()
