@@ -268,6 +268,22 @@ def test_who_has_an_app_hears_of_a_folder_only_where_there_is_one(
     app.close()
 
 
+def test_ctrl_c_before_anything_runs_leaves_a_store_that_is_closed(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from rota.cli import up
+from rota.cli.main import main
+up._introduce = lambda *told: os.kill(os.getpid(), signal.SIGINT)
+sys.exit(main(["up", "--port", "0"]))
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (told.returncode, told.stderr) == (0, "")
+    assert set(os.listdir(tmp_path)) - {".rota"} == {"rota.db"}
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 @pytest.mark.parametrize("init", [False, True], ids=["empty", "init"])
 def test_from_an_empty_folder_to_ctrl_c_nothing_is_left_behind(

@@ -101,6 +101,7 @@ def up(
     }
     # Stop quietly also before the app listens to signals itself, which is after the screen.
     before = {number: signal.signal(number, _leave) for number in STOPS}
+    app = None
     try:
         app = _app(address, told, where, debug=level == "debug")
         check_processes(processes, app.settings.database)
@@ -135,6 +136,9 @@ def up(
             if telling is not None:
                 telling.end()
     except _Left:
+        if app is not None:
+            with suppress(_Left):
+                app.close()
         return OK
     finally:
         for number, handler in before.items():
