@@ -88,7 +88,7 @@ class Driver:
             lease=LEASE,
             target=TARGET,
             # Time stands still while a handler runs.
-            done=lambda one, outcome: self._settler.put(one.run, outcome, timedelta(0)),
+            done=lambda one, outcome: self._settler.put(one.run, outcome, 0.0),
         )
         self._fire = Fire(storage, monotonic=clock.monotonic, fired=lambda: None)
         self._promote = Promote(storage, promoted=lambda: None)

@@ -301,7 +301,7 @@ def test_the_timeline_has_what_ran_in_it_whenever_that_ended(driven: Driven, not
     long = note.enqueue().id
     (claimed,) = claim(driven.store, 1, jobs=["note"])
     driven.clock.advance("3h")
-    settle(driven.store, claimed, ran_for=timedelta(hours=3))
+    settle(driven.store, claimed, ran_seconds=3 * 3600)
     window = begin + timedelta(hours=1), begin + timedelta(hours=2)
     assert [one["id"] for one in driven.control.timeline(*window)["runs"]] == [long]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -295,12 +296,19 @@ class Refusing:
         raise AssertionError("start was asked")
 
 
-def test_a_crowd_whose_executor_cannot_begin_ends_to_the_last(database: str) -> None:
-    """However many wait: who finds that one cannot begin goes on to the next, one level deep."""
-    crowd = 800
+class Threaded:
+    """Needs a thread for each run."""
+
+    def run(self, context: Any) -> Outcome:
+        raise AssertionError("nobody runs it here")
+
+
+@contextmanager
+def crowded(database: str, executor: Any, crowd: int, slots: int) -> Iterator[Worker]:
+    """A worker without loops and threads, and the claim of a crowd for it to take."""
     registry = Registry()
-    registry.register("refusing", Refusing())
-    job = Job(name="crowd", executor="refusing")
+    registry.register("own", executor)
+    job = Job(name="crowd", executor="own")
     with closing(open_store(database)) as store:
         store.migrate()
         store.put_jobs([job])
@@ -309,13 +317,57 @@ def test_a_crowd_whose_executor_cannot_begin_ends_to_the_last(database: str) -> 
             [NewRun(id=id, job="crowd", queue="default", args="{}") for id in new_run_ids(crowd)]
         )
         settler = Settler(store, jobs={}, max_lost=1, events=Events(), hearer_of=lambda name: None)
-        worker = Worker(
+        yield Worker(
             store, worker_id="one", jobs={"crowd": job}, executors=registry, settler=settler,
-            events=Events(), target=database, slots=1,
+            events=Events(), target=database, slots=slots,
         )  # fmt: skip
-        worker.claim.asked_at = time.monotonic()
-        worker.take(
-            store.claim("one", queues=(), jobs=["crowd"], limit=crowd, lease=timedelta(minutes=1))
+
+
+def take_all(worker: Worker) -> None:
+    worker.claim.asked_at = time.monotonic()
+    worker.take(
+        worker.storage.claim(
+            "one", queues=(), jobs=["crowd"], limit=1_000, lease=timedelta(minutes=1)
         )
+    )
+
+
+def test_a_crowd_whose_executor_cannot_begin_ends_to_the_last(database: str) -> None:
+    """However many wait: who finds that one cannot begin goes on to the next, one level deep."""
+    with crowded(database, Refusing(), crowd=800, slots=1) as worker:
+        take_all(worker)
         assert worker.executions() == []
-        assert len(settler.unwritten()) == crowd
+        assert len(worker.settler.unwritten()) == 800
+
+
+def test_one_thread_is_called_to_stand_by_however_many_runs_begin_before_it_wakes(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a busy worker wakes all of its threads, for nothing."""
+    with crowded(database, Threaded(), crowd=12, slots=20) as worker:
+        called: list[None] = []
+        monkeypatch.setattr(worker, "_add_thread", lambda: called.append(None))  # and never wakes
+        take_all(worker)
+        called.clear()
+        for _ in range(5):
+            worker._wait_for_turn(threading.current_thread())
+        assert len(called) == 1
+        with worker._lock:
+            worker._rest(0)  # it wakes, and does not stand by
+        for _ in range(5):
+            worker._wait_for_turn(threading.current_thread())
+        assert len(called) == 2
+
+
+def test_the_thread_that_fires_begins_nothing(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor may take its time for that: a thread of the worker is called."""
+    with crowded(database, Refusing(), crowd=3, slots=2) as worker:
+        called: list[None] = []
+        monkeypatch.setattr(worker, "_add_thread", lambda: called.append(None))
+        monkeypatch.setattr(worker, "take", worker.take_fired)
+        take_all(worker)
+        assert len(worker.executions()) == 3
+        assert worker.settler.unwritten() == []
+        assert len(called) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ def test_a_run_whose_first_attempt_was_given_back_starts_once_with_the_next(
     assert followed() == ["attempt.released 1"]
     (claimed,) = claim(driven.store, 1, jobs=["note"])
     assert followed() == ["job.started 2", "attempt.started 2"]
-    settle(driven.store, claimed, "failed", ran_for=timedelta(seconds=1))
+    settle(driven.store, claimed, "failed", ran_seconds=1)
     later(driven, "1m")
     claim(driven.store, 1, jobs=["note"])
     assert followed() == ["attempt.failed 2", "attempt.started 3"]
@@ -73,7 +72,7 @@ def test_a_run_that_was_given_back_and_ended_between_two_looks_started_once(
     give_back(driven)
     for kind in ("failed", "succeeded"):
         (claimed,) = claim(driven.store, 1, jobs=["note"])
-        settle(driven.store, claimed, kind, ran_for=timedelta(seconds=1))
+        settle(driven.store, claimed, kind, ran_seconds=1)
         later(driven, "1s")
     assert followed() == [
         "attempt.released 1", "attempt.released 2",
@@ -99,11 +98,11 @@ def test_a_run_that_began_before_anybody_followed_does_not_start_again(
     for _ in range(3):
         driven.app.enqueue("note")
     lost, running, done = claim(driven.store, 3, jobs=["note"])
-    settle(driven.store, lost, "failed", ran_for=timedelta(seconds=1))
-    settle(driven.store, done, ran_for=timedelta(seconds=1))
+    settle(driven.store, lost, "failed", ran_seconds=1)
+    settle(driven.store, done, ran_seconds=1)
     later(driven, "5s")
     followed: Callable[[], list[str]] = request.getfixturevalue("followed")
-    settle(driven.store, running, "failed", ran_for=timedelta(seconds=6))
+    settle(driven.store, running, "failed", ran_seconds=6)
     driven.control.redo(done.id)
     later(driven, "5s")
     assert len(claim(driven.store, 3, jobs=["note"])) == 3

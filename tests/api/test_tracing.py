@@ -208,7 +208,7 @@ def test_a_fire_of_another_process_and_one_that_makes_nothing(
     fire = Fire(driven.store, monotonic=lambda: driven.clock.now.timestamp(), fired=lambda: None)
     there = driven.store.fire
 
-    def late(plans: list[FirePlan], jobs: Mapping[str, Job]) -> Fired:
+    def late(plans: list[FirePlan], jobs: Mapping[str, Job], _: object) -> Fired:
         """Another process is first with one of them."""
         there([plan for plan in plans if plan.schedule.name == "theirs"], jobs)
         return there(plans, jobs)
@@ -219,7 +219,7 @@ def test_a_fire_of_another_process_and_one_that_makes_nothing(
     assert "rota.fired" not in attributes(spans.one("fire ours"))
     assert attributes(spans.one("fire theirs"))["rota.fired"] is False
 
-    def away(plans: list[FirePlan], jobs: Mapping[str, Job]) -> Fired:
+    def away(*asked: object) -> Fired:
         raise rota.Unavailable("away")
 
     monkeypatch.setattr(driven.store, "fire", away)

@@ -235,13 +235,13 @@ def settle(
     retry: Retry | None = None,
     max_lost: int = 3,
     on_terminated: OnTerminated | None = None,
-    ran_for: timedelta | None = None,
+    ran_seconds: float | None = None,
     **outcome: Any,
 ) -> list[Settled]:
     """End the attempt. Without `retry` the run has three attempts, a second apart."""
     told = Outcome(kind=kind, **outcome)
     policy = retry or Retry(max_attempts=3, delay=timedelta(seconds=1))
-    one = decide(run, told, retry=policy, max_lost=max_lost, ran_for=ran_for)
+    one = decide(run, told, retry=policy, max_lost=max_lost, ran_seconds=ran_seconds)
     return store.settle([one], on_terminated)
 
 

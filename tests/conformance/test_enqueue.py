@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -92,6 +94,30 @@ def test_runs_of_one_call_keep_their_order(store: Store) -> None:
     ids = enqueue_many(store, 500)
     assert [run.id for run in all_runs(store)] == ids
     assert [run.id for run in claim(store, 500)] == ids
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {},
+        {"args": '{"n":1}', "queue": "heavy", "priority": 3, "max_attempts": 7, "created_by": "me"},
+        {"delay": HOUR},
+        {"timeout": HOUR},
+        {"backoff": '{"delay":"5s"}'},
+        {"concurrency_limit": 2},
+        {"retry_of": "another"},
+        {"correlation_id": "c"},
+        {"trace": "t"},
+    ],
+    ids=lambda option: next(iter(option), "plain"),
+)
+def test_one_alone_is_stored_as_one_of_many(store: Store, option: dict[str, Any]) -> None:
+    """Whichever statement is the shortest for it, and whether others are told of it or not."""
+    store.enqueue([new_run(**option)])
+    for count, notify in [(1, True), (1, False), (2, True)]:
+        store.enqueue(alike(count, **option), notify=notify)
+    first, *others = [replace(run, seq=0, id="", args="") for run in all_runs(store)]
+    assert others == [first] * 4
 
 
 def test_an_enqueue_of_nothing_is_nothing(store: Store) -> None:

@@ -406,6 +406,7 @@ def test_what_comes_due_together_is_a_herd_at_its_instant(
     clock.advance("9.99s")
     assert 0 < fire.step() <= 0.011
     clock.advance("10ms")
+    assert fire.step() == 0.0  # it is time
     fire.step()
     assert watched.own == [10]
     step_on(fire)
@@ -474,6 +475,24 @@ def test_seqs_that_were_taken_back_are_not_trusted(
     assert fire_kin(store, planned(store), [one.id for one in herd]).runs == FEW
     for one in herd:
         (run,) = all_runs(store, schedule_id=one.id)
+        assert [row["run_id"] for row in ledger(store, one)] == [run.id]
+        assert store.schedule_named(one.name).next_fire_at == clock.after("10s")
+
+
+def test_numbers_of_runs_that_are_gone_are_not_given_again(
+    store: Store, clock: VirtualClock, place: Place
+) -> None:
+    put_job(store)
+    herd = put_herd(store)
+    for _ in range(20):
+        enqueue(store)
+    gone = max(run.seq for run in all_runs(store))
+    place.execute(f"DELETE FROM {place.table('runs')}")
+    clock.advance("10s")
+    assert fire_kin(store, planned(store), [one.id for one in herd]).runs == FEW
+    for one in herd:
+        (run,) = all_runs(store, schedule_id=one.id)
+        assert run.seq > gone
         assert [row["run_id"] for row in ledger(store, one)] == [run.id]
         assert store.schedule_named(one.name).next_fire_at == clock.after("10s")
 

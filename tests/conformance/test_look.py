@@ -137,7 +137,7 @@ def test_what_ran_across_the_end_of_a_stretch_is_in_it(store: Store, clock: Virt
     clock.advance("4h")
     for kind, hours in (("succeeded", 3), ("failed", 2), ("succeeded", 1), ("cancelled", 3)):
         ids[hours, kind] = enqueue(store)
-        settle(store, claim_one(store), kind, retry=ONCE, ran_for=timedelta(hours=hours))
+        settle(store, claim_one(store), kind, retry=ONCE, ran_seconds=hours * 3600)
     store.cancel_run(enqueue(store), None, ME)  # never began
     long = {ids[3, "succeeded"], ids[3, "cancelled"]}
     assert {row["id"] for row in between(store, begin + HOUR, begin + 2 * HOUR)} == long

@@ -25,6 +25,7 @@ from rota.model.retry import ONCE
 from rota.model.run import Alike, Claimed, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.model.steps import StepDone, StepFile
+from rota.storage.protocol import Claimant
 from rota.storage.scripts.steps import StepKey
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -142,6 +143,32 @@ class Fire(Verb):
     def clear(self) -> None:
         for plan in self.planned:
             self.store.drop_schedule(plan.schedule.name, None, ME)
+
+
+class FireAndClaim(Verb):
+    name = "fire"
+    planned: list[FirePlan]
+
+    def prepare(self) -> None:
+        put_schedule(self.store, f"claims-{self.round}")
+        self.clock.advance("10s")
+        self.planned = plans(self.store)
+
+    def call(self, store: Store) -> object:
+        asks = Claimant(worker_id="worker", queues=(), jobs=["job"], limit=1, lease=LEASE)
+        return store.fire(self.planned, {}, asks)
+
+    def complete(self) -> bool:
+        (plan,) = self.planned
+        (made,) = self.store.list_runs(schedule_id=plan.schedule.id, limit=9)
+        return (
+            (made.state, made.attempt, made.worker_id) == ("running", 1, "worker")
+            and slots(self.store, f"o/{made.overlap_key}") == [1]
+            and len(ledger(self.store, plan.schedule)) == 1
+        )
+
+    def clear(self) -> None:
+        self.store.drop_schedule(self.planned[0].schedule.name, None, ME)
 
 
 class FireKin(Verb):
@@ -583,10 +610,10 @@ ASK = {
 }
 
 VERBS: list[type[Verb]] = [
-    Fire, FireKin, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain, Rescue, Prune,
-    PutSchedule, Cancel, PutDefinitions, Retire, KeepFiles, KeepTexts, OweScripts, TakeScripts,
-    BeginStep, FinishStep, Step, PutFile, DeleteFile, PruneFiles, Answer, PruneAnswered,
-    RegisterSchedule,
+    Fire, FireAndClaim, FireKin, Enqueue, EnqueuePlain, Promote, Claim, Settle, SettlePlain,
+    Rescue, Prune, PutSchedule, Cancel, PutDefinitions, Retire, KeepFiles, KeepTexts, OweScripts,
+    TakeScripts, BeginStep, FinishStep, Step, PutFile, DeleteFile, PruneFiles, Answer,
+    PruneAnswered, RegisterSchedule,
 ]  # fmt: skip
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 Dump = Callable[[], list[Any]]

@@ -90,7 +90,7 @@ def test_the_start_is_counted_back_from_what_the_worker_measured(
     run = claim_one(store)
     clock.advance("10s")
     told = Outcome(kind="succeeded")
-    store.settle([decide(run, told, retry=ONCE, max_lost=3, ran_for=timedelta(seconds=4))])
+    store.settle([decide(run, told, retry=ONCE, max_lost=3, ran_seconds=4)])
     assert store.run(run_id).started_at == clock() - timedelta(seconds=4)
 
 
@@ -256,7 +256,7 @@ def test_every_other_attempt_leaves_a_row(store: Store, clock: VirtualClock) -> 
         run = claim_one(store)
         clock.advance("1s")
         error = "boom" if kind == "failed" else None
-        settle(store, run, kind, error=error, ran_for=timedelta(seconds=1))
+        settle(store, run, kind, error=error, ran_seconds=1)
         clock.advance("1m")
         store.promote(10)
     rows = store.list_attempts(run.seq, limit=9)

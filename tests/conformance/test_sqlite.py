@@ -21,11 +21,13 @@ import pytest
 
 from rota.errors import StorageError, Unavailable, WrongSchema
 from rota.flow.enqueue import Enqueue, Options
+from rota.storage.engine import Transaction
 from rota.storage.sqlite.engine import SqliteEngine
 from rota.storage.sqlite.step import begin_step
+from rota.storage.sqlite.transaction import SqliteTransaction
 from rota.storage.sqlite.wake import FileWatch, KernelEvents
 from rota.storage.store import Store, open_store
-from tests.conformance.support import SqlitePlace, all_runs, enqueue, put_job
+from tests.conformance.support import SqlitePlace, all_runs, claim_one, enqueue, put_job, settle
 
 SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working one
 EVERY_CALL = 1_000  # more than any operation here makes
@@ -118,6 +120,36 @@ def test_an_interrupt_of_one_who_writes_for_others_is_his_alone(
                 break
     assert number > 20
     assert not any(isinstance(answer, KeyboardInterrupt) for answer in answers)
+
+
+def test_an_interrupt_among_rows_does_not_keep_this_process_from_writing(
+    place: SqlitePlace, store: Store, engine: SqliteEngine
+) -> None:
+    def work(tx: Transaction) -> None:
+        assert isinstance(tx, SqliteTransaction)
+        tx.cursor.execute("SELECT key FROM _rota_meta")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as kept:
+        engine.write("test", work)
+    place.execute("CREATE TABLE others (a)")  # by another connection, while the fault is at hand
+    enqueue(store)
+    assert kept.value is not None
+
+
+@pytest.mark.parametrize("statement", ["ROLLBACK", "INSERT OR ROLLBACK INTO once VALUES (1)"])
+def test_an_end_whose_transaction_was_ended_is_no_end(
+    place: SqlitePlace, store: Store, statement: str
+) -> None:
+    place.execute("CREATE TABLE once (a PRIMARY KEY)")
+    place.execute("INSERT INTO once VALUES (1)")
+    enqueue(store)
+    run = claim_one(store)
+    with pytest.raises(StorageError, match="settle ended its transaction"):
+        settle(store, run, on_terminated=lambda run: [(statement, {})])
+    assert store.run(run.id).state == "running"
+    settle(store, run)
+    assert store.run(run.id).state == "succeeded"
 
 
 @pytest.mark.usefixtures("small_heap")
@@ -288,3 +320,33 @@ def test_a_watch_that_cannot_begin_leaves_no_descriptor(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         FileWatch(str(file), lambda: sqlite3.connect(file), fail)
     assert descriptors() == before
+
+
+def test_what_a_large_transaction_changes_is_written_once_when_it_commits(
+    store: Store, engine: SqliteEngine
+) -> None:
+    log = Path(f"{engine.path}-wal")
+
+    def write(tx: Transaction) -> int:
+        for number in range(1_500):  # of which each takes a page: three times the usual cache
+            tx.all("set_meta", key=f"large {number}", value="x" * 3_000)
+        return log.stat().st_size
+
+    put_job(store)
+    before = log.stat().st_size
+    assert engine.write("test", write) == before
+    assert log.stat().st_size > 1_500 * 3_000
+
+
+def test_no_index_makes_a_table_of_its_own_for_each_run_that_is_written(
+    place: SqlitePlace, store: Store
+) -> None:
+    """As one does whose condition is IN with more than two values."""
+    place.execute("CREATE TABLE others AS SELECT * FROM _rota_runs")
+    for sql in (
+        "INSERT INTO _rota_runs SELECT * FROM others",
+        "UPDATE _rota_runs SET state = 'succeeded', finished_at = 1 WHERE seq = 1",
+    ):
+        steps = [row[1] for row in place.execute(f"EXPLAIN {sql}")]
+        assert "MakeRecord" in steps
+        assert "OpenEphemeral" not in steps, sql

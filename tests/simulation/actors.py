@@ -124,6 +124,7 @@ class Process:
             self.world.store,
             monotonic=self.world.clock.monotonic,
             fired=self._wake_worker,
+            claim=self.worker.claim if "worker" in self.parts else None,
             pace=20.0,
             batch=self.batch,
             look_ahead=ahead,
@@ -151,6 +152,7 @@ class Process:
         ahead = world.rng.choice((0, 0, 1, 3))
         worker.pace.ahead = lambda now: ahead  # type: ignore[method-assign]
         worker._add_thread = self._refuse_thread  # type: ignore[method-assign]
+        worker.claim.take_fired = worker.take  # what it leaves to a thread begins here at once
         worker.renew.monotonic = world.clock.monotonic
         worker.renew.renewed_at = world.clock.monotonic()
         self._loop("claim", worker.claim.step)

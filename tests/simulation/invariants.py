@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rota.model.run import slot_keys
@@ -34,6 +35,7 @@ MAY: dict[str, set[tuple[str, str]]] = {
     "prune_runs": ADMITS,
     "delete_run": ADMITS,
     "claim": {(QUEUED, RUNNING)},
+    "fire": {(QUEUED, RUNNING)},  # with a claimant
     "let_go_unknown": {(RUNNING, QUEUED)},
     "settle": {(RUNNING, state) for state in TRANSITIONS[RUNNING].values()} | ADMITS,
     "cancel_run": {(state, CANCELLED) for state in (*PENDING, PAUSED)} | ADMITS,
@@ -115,9 +117,10 @@ def _check_transition(commit: Commit, old: Any, new: Any) -> None:
 
 
 def _check_claim(commit: Commit, run: Any) -> None:
-    if run.worker_id != commit.asked.args[0]:
+    asks = commit.asked.claimant
+    if asks is None or run.worker_id != asks.worker_id:
         raise Violation(f"run {run.seq} was claimed for {run.worker_id}")
-    if run.lease_until != commit.now + round(commit.asked["lease"].total_seconds() * SECOND):
+    if run.lease_until != commit.now + round(asks.lease.total_seconds() * SECOND):
         raise Violation(f"run {run.seq}: its lease is not the one asked for")
     commit.claimed.append(run.seq)
 
@@ -227,23 +230,27 @@ def check_attempt_row(rec: Recorder, commit: Commit, row: Any, how: str) -> None
 # Claims
 
 
-def eligible(rec: Recorder, asked: Any) -> list[Any]:
-    """What a claim may take now, in the order in which it must."""
-    if rec.meta.get("dispatch", "on") != "on":
+def to_claim(rec: Recorder, commit: Commit, line: Sequence[Any]) -> list[int]:
+    """What a commit must claim, in order, of what was in line before and what it made itself. A
+    fire that made nothing claims nothing."""
+    asks = commit.asked.claimant
+    fires = commit.verb == "fire"
+    if asks is None or (fires and not commit.fired) or rec.meta.get("dispatch", "on") != "on":
         return []
-    queues, jobs = asked["queues"], asked["jobs"]
     found = [
         run
-        for run in rec.queued()
-        if run.job in jobs
+        for run in (*line, *commit.fired)
+        if run.state == QUEUED
+        and run.job in asks.jobs
         and rec.queues.get(run.queue) is False
-        and (not queues or run.queue in queues)
+        and (not asks.queues or run.queue in asks.queues)
     ]
-    return sorted(found, key=lambda run: (-run.priority, run.due_at, run.seq))
+    found.sort(key=lambda run: (-run.priority, run.due_at, run.seq))
+    return [run.seq for run in found[: asks.limit]]
 
 
 def _check_claims(rec: Recorder, commit: Commit) -> None:
-    expected = [run.seq for run in commit.eligible[: commit.asked["limit"]]]
+    expected = commit.to_claim
     if sorted(commit.claimed) != sorted(expected):  # their order is that of the answer
         raise Violation(f"{commit.actor} claimed {commit.claimed}; in order were {expected}")
     for key in {key for seq in commit.claimed for key in needs(rec.runs[seq])}:
@@ -256,9 +263,9 @@ def _check_claims(rec: Recorder, commit: Commit) -> None:
             raise Violation(f"{len(running)} runs of the key {key} run at the same time")
 
 
-def check_claim_answer(rec: Recorder, commit: Commit, answer: list[Any]) -> None:
-    if [run.seq for run in answer] != [run.seq for run in commit.eligible[: commit.asked["limit"]]]:
-        raise Violation(f"{commit.actor} claimed {answer}, and {commit.eligible} were ready")
+def check_claim_answer(rec: Recorder, commit: Commit, answer: Sequence[Any]) -> None:
+    if [run.seq for run in answer] != commit.to_claim:
+        raise Violation(f"{commit.actor} claimed {answer}, and {commit.to_claim} were ready")
 
 
 # Slots

@@ -19,6 +19,7 @@ from rota.model.plan import FirePlan, Stretch, plan_fire
 from rota.model.run import Claimed
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.engine import Transaction
+from rota.storage.protocol import Claimant
 from rota.storage.scripts.delays import Occurrence, restart_delay
 from rota.storage.scripts.fire import Fired, advances
 from rota.storage.store import Store
@@ -73,7 +74,7 @@ def fire_in_two_transactions(world: World) -> Iterator[None]:
             tx.many("insert_fired_runs", made)
         return new
 
-    def fire(store: Store, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
+    def fire(store: Store, plans: Sequence[FirePlan], jobs: Mapping[str, Job], _: Any) -> Fired:
         made = store.engine.write("fire", lambda tx: insert(store, tx, plans, jobs))
         store.engine.write("fire", lambda tx: tx.many("advance_schedules", advances(plans)))
         return Fired(frozenset(plan.schedule.id for plan in plans), {"fired": made})
@@ -95,6 +96,22 @@ def herd_fired_whatever_its_schedules_say(world: World) -> Iterator[None]:
     )
     reword(world, "free_kin", "AND s.revision = :revision", "")
     yield
+
+
+@plant(Focus(punctual=True, operator=True))
+def fire_that_claims_what_it_made_whoever_is_in_line(world: World) -> Iterator[None]:
+    def claim(store: Store, tx: Transaction, asks: Claimant) -> list[tuple[Any, ...]]:
+        if world.current.asked is None or world.current.asked.verb != "fire":
+            return plain(store, tx, asks)
+        queued = "SELECT seq FROM _rota_runs WHERE state = 'queued' ORDER BY seq DESC LIMIT 1"
+        seqs = [seq for (seq,) in world.engine.connection.execute(queued)]
+        lease_seconds = asks.lease.total_seconds()
+        tx.tuples("claim_runs", seqs=seqs, worker_id=asks.worker_id, lease_seconds=lease_seconds)
+        return tx.tuples("claimed_runs", seqs=seqs)
+
+    plain = Store._claim
+    with patch.object(Store, "_claim", claim):
+        yield
 
 
 @plant()

@@ -38,7 +38,7 @@ class Commit:
     actor: Actor
     asked: Asked
     now: int
-    eligible: list[Any] = field(default_factory=list)
+    to_claim: list[int] = field(default_factory=list)
     claimed: list[int] = field(default_factory=list)
     runs: dict[int, None] = field(default_factory=dict)  # touched, in order
     fired: list[Any] = field(default_factory=list)  # runs inserted for an occurrence
@@ -94,10 +94,10 @@ class Recorder:
     def read_commit(self, actor: Actor) -> None:
         asked = actor.asked or NOTHING_ASKED
         commit = actor.last_commit = Commit(actor, asked, self.world.clock.micros)
-        if asked.verb == "claim":
-            commit.eligible = invariants.eligible(self, asked)
+        line = self.queued() if asked.claimant is not None else []
         connection = self.world.engine.connection
-        if connection.total_changes != self._changes:
+        changed = connection.total_changes != self._changes
+        if changed:
             self._changes = connection.total_changes
             log = connection.execute(
                 "SELECT n, what, how, row FROM sim_log WHERE n > ? ORDER BY n", (self.version,)
@@ -105,6 +105,8 @@ class Recorder:
             for n, what, how, text in log.fetchall():
                 self.version = n
                 self._apply(commit, what, how, ROWS[what]._make(json.loads(text)))
+        commit.to_claim = invariants.to_claim(self, commit, line)
+        if changed:
             invariants.check_commit(self, commit)
             timetable.check_commit(self, commit)
         if asked.verb == "enqueue":
@@ -193,6 +195,8 @@ class Recorder:
         match actor.asked.verb:
             case "claim":
                 invariants.check_claim_answer(self, actor.last_commit, answer)
+            case "fire":
+                invariants.check_claim_answer(self, actor.last_commit, answer.claimed)
             case "enqueue":
                 invariants.check_enqueue_answer(self, actor.last_commit, answer)
             case "due_schedules":

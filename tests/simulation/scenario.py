@@ -42,6 +42,7 @@ class Focus:
     delays: bool = False  # schedules count from the end of their run
     operator: bool = False  # there is one, and it is busy
     herd: bool = False  # schedules have kin, and one is looked at
+    punctual: bool = False  # time passes where it is waited for, and who fires has a worker
 
 
 def simulate(seed: int, plant: Plant | None = None, focus: Focus | None = None) -> History:
@@ -72,7 +73,7 @@ def draw(world: World, focus: Focus) -> None:
     jobs = draw_jobs(rng)
     world.store.put_jobs(list(jobs.values()))
     herd = focus.herd or world.seed % 4 == 1
-    for number in range(rng.choice((0, 1, 2, 3))):
+    for number in range(rng.choice((0, 1, 2, 3)) or int(focus.punctual)):
         schedule = draw_schedule(world, f"s{number}", jobs, focus)
         for name in (schedule.name, f"{schedule.name}a", f"{schedule.name}b")[: 3 if herd else 1]:
             world.store.put_schedule(replace(schedule, name=name), WORLD)
@@ -84,12 +85,13 @@ def draw_rates(rng: random.Random, focus: Focus) -> Rates:
     rough = rng.choice(ROUGH) if focus.rough is None else focus.rough
     return Rates(
         switch=0.5 if focus.sleepy else rng.choice((0.0, 0.2, 0.5, 0.8)),
-        freeze=0.2 if focus.sleepy else rng.choice((0.0, 0.05, 0.2)),
+        freeze=0.2 if focus.sleepy else rng.choice((0.0, 0.05, 0.2)) * (not focus.punctual),
         crash=0.01 * rough * focus.crashes,
         away=0.02 * rough,
         unsure=0.02 * rough,
         sore=rng.choice(SORE) if focus.sore is None else focus.sore,
-        advance=rng.choice((0.05, 0.15, 0.3)),
+        advance=rng.choice((0.05, 0.15, 0.3)) * (not focus.punctual),
+        leap=0.0 if focus.punctual else 0.25,
         freeze_process=0.006 * rough,
         cut_off=0.006 * rough,
         stop_process=0.004 * rough,
@@ -152,6 +154,7 @@ def draw_processes(world: World, jobs: dict[str, Job], focus: Focus) -> None:
     age = timedelta(seconds=rng.choice((1, 5, 60)))  # so short that runs vanish meanwhile
     retention = Retention(ages=dict.fromkeys(TERMINAL, age), keep_last=rng.choice((0, 0, 2)))
     shapes = ([both], [both, both], [both, scheduler, worker])
+    shapes = shapes[:2] if focus.punctual else shapes
     for number, parts in enumerate(shapes[0] if focus.alone else rng.choice(shapes)):
         known = dict(jobs)
         if number and rng.random() < 0.3:
@@ -161,7 +164,7 @@ def draw_processes(world: World, jobs: dict[str, Job], focus: Focus) -> None:
             number,
             parts=parts,
             jobs=known,
-            slots=rng.choice((1, 2, 4)),
+            slots=rng.choice((1, 2, 4)) + 4 * focus.punctual,
             batch=1 if focus.herd else rng.choice((1, 2, 500)),
             retention=retention,
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.errors import Unavailable
 from rota.storage.engine import Transaction
+from rota.storage.protocol import Claimant
 from rota.storage.sqlite.engine import SqliteEngine
 from rota.storage.store import Store
 from tests.simulation.baton import Crash
@@ -160,6 +161,18 @@ class Asked:
 
     def __getitem__(self, name: str) -> Any:
         return self.options[name]
+
+    @property
+    def claimant(self) -> Claimant | None:
+        """Who claims by it: a claim, or a fire that is one as well."""
+        match self.verb:
+            case "claim":
+                return Claimant(worker_id=self.args[0], **self.options)
+            case "fire" if len(self.args) > 2:
+                found: Claimant | None = self.args[2]
+                return found
+            case _:
+                return None
 
 
 WATCHED = (

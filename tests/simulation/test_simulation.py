@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.scenario import simulate
+from tests.simulation.scenario import Focus, simulate
 
 SEEDS = int(os.environ.get("ROTA_TEST_SEEDS", "500"))
 LONG_SEEDS = 20_000
@@ -39,6 +39,13 @@ def quiet() -> Iterator[None]:
 def test_every_seed_keeps_every_promise(first: int) -> None:
     for seed in range(first, min(first + CHUNK, SEEDS)):
         simulate(seed)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_a_fire_that_claims_keeps_every_promise(first: int) -> None:
+    """What is on time is claimed by the fire itself, and processes die after that as well."""
+    for seed in range(first, min(first + CHUNK, SEEDS)):
+        simulate(seed, focus=Focus(punctual=True, sore="fire"))
 
 
 @pytest.mark.parametrize("seed", FOUND)

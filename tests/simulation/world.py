@@ -41,6 +41,7 @@ class Rates:
     unsure: float = 0.0
     sore: str = ""  # the verb that goes wrong far more often than the others
     advance: float = 0.0  # time passes though somebody could go on
+    leap: float = 0.25  # more of it passes than somebody waits for
     freeze_process: float = 0.0
     cut_off: float = 0.0  # a process does not reach the database for a while
     stop_process: float = 0.0
@@ -236,7 +237,7 @@ class World:
         rng, elapsed = self.rng, self.clock.elapsed
         upcoming = self.upcoming()
         roll = rng.random()
-        if roll < 0.75 and upcoming:
+        if roll < 1 - self.rates.leap and upcoming:
             target = upcoming[0]  # exactly: an instant belongs to what begins at it
         elif roll < 0.9 and upcoming:
             target = rng.choice(upcoming[:12])

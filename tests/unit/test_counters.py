@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -19,9 +18,7 @@ BLANK: dict[str, Any] = dict.fromkeys(Claimed.__struct_fields__)
 
 def ended(seq: int, job: str = "job", kind: str = "succeeded", ran: float = 0.02) -> Settlement:
     run = Claimed(**{**BLANK, "seq": seq, "job": job, "failures": 0, "lost": 0, "attempt": 1})
-    return settle(
-        run, Outcome(kind=kind), retry=ONCE, max_lost=3, ran_for=timedelta(seconds=ran)
-    )  # fmt: skip
+    return settle(run, Outcome(kind=kind), retry=ONCE, max_lost=3, ran_seconds=ran)
 
 
 def states(*settlements: Settlement) -> dict[int, str]:
@@ -55,6 +52,17 @@ def test_durations_fall_between_their_bounds() -> None:
     counts = counters.counts().seconds.counts
     assert (counts[0], counts[1], counts[-1], sum(counts)) == (1, 1, 1, 3)
     assert len(counts) == len(RUN_SECONDS) + 1
+
+
+def test_a_batch_that_succeeded_counts_as_its_runs_do_one_by_one() -> None:
+    one_by_one, together_ = Counters(), Counters()
+    batch = [ended(seq, job=f"job-{seq % 3}", ran=0.001 * seq * seq) for seq in range(50)]
+    one_by_one.settled(batch, states(*batch))
+    together_.succeeded(batch)
+    ours, theirs = together_.counts(), one_by_one.counts()
+    assert sorted(ours.runs) == sorted(theirs.runs)
+    assert ours.seconds.counts == theirs.seconds.counts
+    assert round(ours.seconds.total, 9) == round(theirs.seconds.total, 9)
 
 
 def test_a_start_is_counted_once_from_any_thread_and_looking_counts_nothing() -> None:

@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from rota.storage.postgres import wake
-from rota.storage.postgres.wake import Notifier
+from rota.storage.postgres.wake import COUNTED_SECONDS, CROWD, QUIET_SECONDS, Crowd, Notifier
 
 SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working one
 
@@ -124,3 +124,75 @@ def test_an_interrupt_loses_no_more_than_its_own(
             notifier.notify()
     notifier.notify()
     told.once()
+
+
+def test_a_crowd_is_all_runs_for_each_one_of_ours() -> None:
+    crowd = Crowd()
+    assert crowd.count(0.0, seq=100, made=1) == 1.0  # nothing to compare with
+    assert crowd.count(0.01, seq=120, made=6) == 4.0
+    assert crowd.count(0.02, seq=125, made=11) == 1.0
+    assert crowd.count(0.03, seq=100_125, made=12) == CROWD
+    # A caller's transaction that is committed late, or a statement that was sent again.
+    assert crowd.count(0.04, seq=100_120, made=13) == 1.0
+
+
+def test_who_was_there_long_ago_is_no_crowd() -> None:
+    crowd = Crowd()
+    crowd.count(0.0, seq=100, made=1)
+    assert crowd.count(2 * COUNTED_SECONDS, seq=10_000, made=2) == 1.0
+    assert crowd.count(2 * COUNTED_SECONDS, seq=10_000, made=2) == 1.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(wake.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_in_a_crowd_each_sends_less_often(notifier: Notifier, clock: list[float]) -> None:
+    step = 1.5 * QUIET_SECONDS
+    for seq in (100, 104):  # four were made for the second one of ours
+        number = notifier.may_send()
+        assert number is not None
+        notifier.sent(number, seq=seq)
+        clock[0] += step
+    assert notifier.may_send() is None
+    clock[0] += 4 * QUIET_SECONDS
+    assert notifier.may_send() is not None
+
+
+def test_own_runs_are_no_crowd(notifier: Notifier, clock: list[float]) -> None:
+    notifier.notify(5)  # no run of the others is between these, and the next one
+    assert notifier.may_send() == 1
+    notifier.sent(1, seq=106)
+    clock[0] += 2 * QUIET_SECONDS
+    notifier.notify(1000)
+    assert notifier.may_send() == 2
+    notifier.sent(2, seq=1107)
+    clock[0] += 1.5 * QUIET_SECONDS
+    assert notifier.may_send() is not None
+
+
+def test_the_last_one_of_a_crowd_is_told_of_by_the_thread(
+    notifier: Notifier, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "QUIET_SECONDS", 0.0)
+    for seq in (100, 200):
+        number = notifier.may_send()
+        assert number is not None
+        notifier.sent(number, seq=seq)
+    notifier.notify()
+    told.once()
+
+
+def test_who_leaves_it_to_the_thread_is_in_no_crowd(notifier: Notifier, clock: list[float]) -> None:
+    """Only what is sent with a run counts, and the crowd of before is not there for ever."""
+    for seq in (100, 200):
+        number = notifier.may_send()
+        assert number is not None
+        notifier.sent(number, seq=seq)
+        clock[0] += 2 * QUIET_SECONDS
+    assert notifier._producers == CROWD
+    notifier.keep_to_thread()
+    assert notifier._producers == 1

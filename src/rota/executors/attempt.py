@@ -45,8 +45,11 @@ def perform(find: Callable[[], Handler], context: Context) -> Outcome | None:
     """Find the handler and call it here; None if it ended because it was asked to."""
     try:
         handler = find()
-        with within(context.span, context.trace):
+        if context.span is None and context.trace is None:
             value = handler.call(context)
+        else:
+            with within(context.span, context.trace):
+                value = handler.call(context)
         if value is not None and inspect.iscoroutine(value):
             import asyncio  # not above: it would double the start of every child
 

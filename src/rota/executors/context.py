@@ -48,9 +48,9 @@ class Context:
     an event to wait for) is made when it is asked for."""
 
     __slots__ = (
-        "_db", "_heard_stop", "_logger", "_on_stop", "_secrets", "_steps", "_stop_reason",
-        "_stopped", "_storage", "_targets", "args", "attempt", "correlation_id", "definition",
-        "in_child", "job", "missed_count", "port", "queue", "run_id", "scheduled_at", "span",
+        "_db", "_logger", "_on_stop", "_secrets", "_steps", "_stopped", "_storage", "_targets",
+        "args", "attempt", "correlation_id", "definition", "heard_stop", "in_child", "job",
+        "missed_count", "port", "queue", "run_id", "scheduled_at", "span", "stop_reason",
         "stoppable", "stopped_at", "timeout", "trace", "waited", "waiting_since",
     )  # fmt: skip
 
@@ -88,8 +88,9 @@ class Context:
         self.port = port
         self._logger: logging.Logger | None = None
         self._stopped: threading.Event | None = None
-        self._stop_reason: StopReason | None = None
-        self._heard_stop = False
+        self.stop_reason: StopReason | None = None  # set by `stop` alone
+        # True once the handler has seen that it should end. Others ask for `stop_reason`.
+        self.heard_stop = False
         self._on_stop: list[Callable[[StopReason], None]] | None = None
         self._secrets: Secrets | None = None
         self._db: Any = None
@@ -115,20 +116,16 @@ class Context:
         A handler that has seen it and returns has ended early: its result is not kept, and a run
         that a stopping worker let go starts again elsewhere.
         """
-        if self._stop_reason is not None:
-            self._heard_stop = True
-        return self._heard_stop
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        return self._stop_reason
+        if self.stop_reason is not None:
+            self.heard_stop = True
+        return self.heard_stop
 
     def wait(self, seconds: float) -> bool:
         """Sleep, but wake at once when this attempt should end. True if it should."""
         with _GUARD:
             if self._stopped is None:
                 self._stopped = threading.Event()
-                if self._stop_reason is not None:
+                if self.stop_reason is not None:
                     self._stopped.set()
         self._stopped.wait(seconds)
         return self.cancelled
@@ -214,30 +211,25 @@ class Context:
             self.waiting_since = None
             self.port("turn", {})
 
-    @property
-    def heard_stop(self) -> bool:
-        """True if the handler has seen that it should end. Others ask for `stop_reason`."""
-        return self._heard_stop
-
     def on_stop(self, callback: Callable[[StopReason], None]) -> None:
         """Call back once this attempt should end; at once if it should already."""
         with _GUARD:
             self.stoppable = True
-            if self._stop_reason is None:
+            if self.stop_reason is None:
                 self._on_stop = [*(self._on_stop or ()), callback]
                 return
-        callback(self._stop_reason)
+        callback(self.stop_reason)
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to end. The first reason stands, but for those that end an attempt
         whatever its handler does."""
         with _GUARD:
-            if self._stop_reason is not None:
-                if reason in FINAL_REASONS and self._stop_reason not in FINAL_REASONS:
-                    self._stop_reason = reason
+            if self.stop_reason is not None:
+                if reason in FINAL_REASONS and self.stop_reason not in FINAL_REASONS:
+                    self.stop_reason = reason
                 return
             self.stopped_at = time.monotonic()
-            self._stop_reason = reason
+            self.stop_reason = reason
             if self._stopped is not None:
                 self._stopped.set()
             callbacks, self._on_stop = self._on_stop, None

@@ -72,10 +72,18 @@ class PythonExecutor:
         """Run to the end, wherever the job wants to run."""
         if context.stop_reason is not None:
             return conclude(None, context)
-        if context.definition.isolation == "process":
-            job = context.definition
+        job = context.definition
+        if job.isolation == "process":
             return self._children.run(context, job.version, self._text(job))
-        return self._run_here(context)
+        handler = self._known(job)
+        if handler is None:
+            try:
+                handler = self._loader.load(job, job.version, self._text(job))
+            except BaseException as error:  # importing a file runs it
+                return conclude(judge_error(error, context.heard_stop), context)
+        if handler.is_async:
+            return self._loop.run(lambda: handler.call(context), context)
+        return conclude(perform(lambda: handler, context), context)
 
     def retire(self) -> None:
         """Code has changed: start afresh with new children."""
@@ -86,16 +94,6 @@ class PythonExecutor:
         """End what still runs, and every child."""
         self._loop.close()
         self._children.close()
-
-    def _run_here(self, context: Context) -> Outcome:
-        job = context.definition
-        try:
-            handler = self._known(job) or self._loader.load(job, job.version, self._text(job))
-        except BaseException as error:  # importing a file runs it
-            return conclude(judge_error(error, context.heard_stop), context)
-        if handler.is_async:
-            return self._loop.run(lambda: handler.call(context), context)
-        return conclude(perform(lambda: handler, context), context)
 
     def _text(self, job: Job) -> bytes | None:
         kept = self._texts.get(job.name)

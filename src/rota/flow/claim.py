@@ -1,13 +1,18 @@
-"""Claim runs for free slots, in batches, and hand them to the worker."""
+"""Claim runs for free slots, in batches, and hand them to the worker.
+
+One claim at a time: what is given back after an answer that was lost is told from what is ours by
+what the worker holds, and a claim beside it would not be among that yet.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from rota.model.run import Claimed
-from rota.storage.protocol import Storage
+from rota.storage.protocol import Claimant, Fired, Storage
 
 BATCH = 1_000
 
@@ -25,16 +30,62 @@ class Claim:
         free: Callable[[], int],
         held: Callable[[], Collection[int]],
         take: Callable[[list[Claimed]], None],
+        take_fired: Callable[[list[Claimed]], None],
         lease: timedelta,
         interval: float = 1.0,
     ) -> None:
         self.storage, self.worker_id, self.queues, self.jobs = storage, worker_id, queues, jobs
-        self.free, self.held, self.take = free, held, take
+        self.free, self.held, self.take, self.take_fired = free, held, take, take_fired
         self.lease, self.interval = lease, interval
         self.uncertain = False
         self.asked_at = 0.0
+        self._turn = threading.Lock()
+        self._waits = False  # the loop, for the claim of a fire to end
 
     def step(self) -> float:
+        self._waits = True  # before it is tried: who has it now looks when it is given back
+        if not self._turn.acquire(blocking=False):
+            return self.interval  # woken when it ends
+        try:
+            self._waits = False
+            return self._step()
+        finally:
+            self._turn.release()
+
+    def with_fire(
+        self, most: int, fire: Callable[[Claimant | None], Fired], wake: Callable[[], None]
+    ) -> Fired:
+        """Let a fire of up to `most` runs claim in its own transaction. It goes alone while the
+        loop claims, and where there is no room for all of them; `wake` is for the loop."""
+        alone = self.uncertain or not 0 < most <= self.free()
+        if alone or not self._turn.acquire(blocking=False):
+            return fire(None)
+        try:
+            return self._with_fire(most, fire)
+        finally:
+            self._turn.release()
+            if self._waits or self.uncertain:
+                wake()
+
+    def _with_fire(self, most: int, fire: Callable[[Claimant | None], Fired]) -> Fired:
+        claimant = Claimant(
+            worker_id=self.worker_id,
+            queues=self.queues,
+            jobs=self.jobs(),
+            limit=most,
+            lease=self.lease,
+        )
+        self.asked_at = time.monotonic()
+        try:
+            fired = fire(claimant)
+        except Exception:
+            self.uncertain = True  # as after any claim
+            raise
+        if fired.claimed:
+            self.take_fired(list(fired.claimed))
+        return fired
+
+    def _step(self) -> float:
         if self.uncertain:
             # A claim whose answer was lost may have made runs ours: give them back, uncounted.
             self.storage.let_go_unknown(self.worker_id, self.held())

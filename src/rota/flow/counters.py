@@ -16,7 +16,7 @@ import msgspec
 
 from rota.model.limits import METRIC_JOBS
 from rota.model.outcome import Settlement
-from rota.model.transitions import CANCELLED, TERMINAL
+from rota.model.transitions import CANCELLED, SUCCEEDED, TERMINAL
 
 OTHER = "other"
 
@@ -85,10 +85,21 @@ class Counters:
                     continue
                 if state in TERMINAL:
                     runs[label(one.run.job), state] += 1
-                if one.ran_for is not None:
-                    ran = one.ran_for.total_seconds()
-                    seconds[bisect_left(RUN_SECONDS, ran)] += 1
-                    self._ran += ran
+                if one.ran_seconds is not None:
+                    seconds[bisect_left(RUN_SECONDS, one.ran_seconds)] += 1
+                    self._ran += one.ran_seconds
+
+    def succeeded(self, settlements: Sequence[Settlement]) -> None:
+        """The same for a batch of which each was written here, and succeeded: the hot path."""
+        jobs = Counter([one.run.job for one in settlements])
+        ran = [one.ran_seconds for one in settlements if one.ran_seconds is not None]
+        places = Counter([bisect_left(RUN_SECONDS, seconds) for seconds in ran])
+        with self._guard:
+            for job, count in jobs.items():
+                self._runs[self.label(job), SUCCEEDED] += count
+            for place, count in places.items():
+                self._seconds[place] += count
+            self._ran += sum(ran)
 
     def cancelled(self, job: str) -> None:
         """A run that ended without an attempt."""

@@ -32,6 +32,7 @@ LINES_PER_SECOND = 100
 WORDS_SECONDS = 10.0
 WORDS_KEPT = 10_000
 
+STARTS = ("job.started", "attempt.started")
 NAMES = (
     "job.started", "job.completed", "job.failed", "job.cancelled", "attempt.started",
     *(f"attempt.{kind}" for kind in KINDS if kind not in ("snoozed", "paused")),
@@ -96,6 +97,7 @@ class Events:
     def __init__(self) -> None:
         self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
         self._lines: dict[str, Listener] = {}
+        self.hears_starts = False  # whether anybody is told that something begins
         self._more: Callable[[int], None] = lambda count: None
         self._second, self._written, self._passed_over = 0.0, 0, 0
         self._queue: queue.Queue[tuple[str, RunEvent, int | None] | None] = queue.Queue(QUEUED)
@@ -106,11 +108,16 @@ class Events:
         if name not in NAMES:
             raise Invalid(f"event {name!r} is unknown; use one of {', '.join(NAMES)}")
         self._listeners[name].append(listener)
+        self._look_for_starts()
 
     def write_lines(self, lines: Mapping[str, Listener], more: Callable[[int], None]) -> None:
         """Listeners for people, who read LINES_PER_SECOND; `more` is told how many runs ended
         unheard in a second. A worker that does thousands must not spend itself on writing them."""
         self._lines, self._more = dict(lines), more
+        self._look_for_starts()
+
+    def _look_for_starts(self) -> None:
+        self.hears_starts = any(name in STARTS for name in (*self._listeners, *self._lines))
 
     def wants(self, name: str) -> bool:
         """False on the hot path of most programs: then no event is built at all."""
@@ -186,13 +193,13 @@ class Events:
 
 
 def run_event(settlement: Settlement) -> RunEvent:
-    ran_for = settlement.ran_for
+    ran_seconds = settlement.ran_seconds
     return RunEvent(
         name=settlement.run.job,
         run_id=settlement.run.id,
         attempt=settlement.run.attempt,
         scheduled_at=settlement.run.occurrence or settlement.run.due_at,
-        duration_ms=None if ran_for is None else ran_for.total_seconds() * 1000,
+        duration_ms=None if ran_seconds is None else ran_seconds * 1000,
         error=settlement.outcome.error,
     )
 

@@ -10,20 +10,21 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import structs
 
 from rota import tracing
+from rota.flow.claim import Claim
 from rota.flow.counters import Counters
 from rota.flow.loop import WORKER_FIRST_SECONDS
 from rota.model.clock import ClockGuard
 from rota.model.job import Job
 from rota.model.plan import FirePlan, plan_fire
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Broken, Fired, Storage
+from rota.storage.protocol import Broken, Claimant, Fired, Storage
 
 log = logging.getLogger("rota.fire")
 
@@ -31,20 +32,22 @@ LOOK = 100  # how many schedules one look takes; those of a herd are not looked 
 BATCH = 1_000  # the same where many are due that are no herd
 LEAST_KIN = 20  # so many of one kin in one look are part of a herd
 HERD = 100_000  # whose ids are read at once, at most
-HERD_RUNS = 4_000  # at a time
+HERD_RUNS = 8_000  # at a time
 HERD_STRIDE = 500  # where a process begins: at any multiple of it
 HERD_SECONDS = 0.3  # after this those that are on time have their turn
 CLOCK_RECHECK = 1.0
 LIMITED_PAUSE = 1.0
 OFF_PAUSE = 1.0  # switched off: how long until it is asked again
 REFUSED_PAUSE = 0.05  # somebody holds a schedule that is due: how long until it is tried again
+NEAR_SECONDS = 0.002  # before the instant the clock is asked once more
 LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is made again
 MOST_RUNS = 1_000  # in one transaction
 
 
 class Fire:
     """`fired` is told when runs were made, and `tell` a moment later where they were on time: who
-    is here begins them before others are told. `pace` is the longest sleep between two looks.
+    is here begins them before others are told. With the `claim` of a worker of this process they
+    begin as its runs, without a claim of their own. `pace` is the longest sleep between two looks.
 
     With `look_ahead` what comes due next is read and planned that many seconds before, and at the
     instant itself only written: cursor and revision are compared then, so that an edit wins."""
@@ -56,6 +59,7 @@ class Fire:
         monotonic: Callable[[], float],
         fired: Callable[[], None],
         tell: Callable[[], None] = lambda: None,
+        claim: Claim | None = None,
         enabled: Callable[[], bool] = lambda: True,
         pace: float = 60.0,
         batch: int = BATCH,
@@ -67,7 +71,7 @@ class Fire:
     ) -> None:
         self.counters = counters or Counters()
         self.storage, self.monotonic, self.fired, self.tell = storage, monotonic, fired, tell
-        self.enabled, self.pace = enabled, pace
+        self.claim, self.enabled, self.pace = claim, enabled, pace
         self.batch = min(batch, max_fires_per_tick) if max_fires_per_tick else batch
         self.limited = bool(max_fires_per_tick)
         self.most_runs = max_fires_per_tick or MOST_RUNS
@@ -99,6 +103,8 @@ class Fire:
         if self.herds:
             return self._fire_herd()
         coming, self.coming = self.coming, None
+        if coming is not None and not coming.near:
+            return self._approach(coming)
         if coming is not None and 0 <= self.monotonic() - coming.at < LATEST_SECONDS:
             self._fire(coming.plans, coming.jobs, on_time=not coming.full)
             self.just_fired = not coming.full
@@ -129,14 +135,10 @@ class Fire:
         plans, room = self._plans(ripe, now, broken)
         parked = self._park(broken)
         if now > due.now:
-            # Asked again: what was read and planned took longer than anybody should be late.
-            again = self.storage.now()
-            if self._jumped(again):
-                return CLOCK_RECHECK
-            left = max(0.0, (now - again).total_seconds())
             full = self.limited and (due.full or room <= 0)
-            self.coming = Coming(plans, due.jobs, self.monotonic() + left, full, due.full)
-            return min(left, self.pace)
+            at = self.read[0] + (now - due.now).total_seconds()
+            self.coming = Coming(plans, due.jobs, now, at, full, due.full)
+            return max(0.0, min(at - NEAR_SECONDS - self.monotonic(), self.pace))
         fired = bool(plans) and self._fire(plans, due.jobs)
         refused = bool(plans or broken) and not (parked or fired)
         if due.full or room <= 0:
@@ -149,6 +151,19 @@ class Fire:
         self.newest = self.crowd = self.scattered = False
         self.left = {}
         return max(self._until_next(), REFUSED_PAUSE * refused)
+
+    def _approach(self, coming: Coming) -> float:
+        """Ask for the time once more: what was read before may be off by more than anybody should
+        be late, and a server that has just answered is quicker to answer again."""
+        asked_at = self.monotonic()
+        now = self.storage.now()
+        answered_at = self.monotonic()
+        if self._jumped(now):
+            return CLOCK_RECHECK
+        # The clock was read somewhere between the two.
+        at = (asked_at + answered_at) / 2 + (coming.instant - now).total_seconds()
+        self.coming = replace(coming, at=at, near=True)
+        return max(0.0, min(at - answered_at, self.pace))
 
     def _rest(self) -> float:
         """Between two ticks of which each fired as much as it may: no wake shortens it."""
@@ -201,20 +216,34 @@ class Fire:
         self, plans: list[FirePlan], jobs: Mapping[str, Job], *, on_time: bool = False
     ) -> bool:
         """False if none of them was carried out: others fired, edited or hold what they are of."""
-        traced = Traced(plans)
-        try:
-            fired = self.storage.fire(traced.plans, jobs)
-            traced.moved = fired.moved
-        finally:
-            traced.end()
+
+        def write(claimant: Claimant | None) -> Fired:
+            return self._write(plans, jobs, claimant)
+
+        if on_time and self.claim is not None:
+            fired = self.claim.with_fire(sum(len(plan.runs) for plan in plans), write, self.fired)
+        else:
+            fired = write(None)
         if fired.runs:
-            self.fired()
+            if not _all_claimed(plans, fired):
+                self.fired()
             self.untold = on_time
             if not on_time:
                 self.tell()
         if fired.outcomes:
             self.counters.fired(fired.outcomes, self._lags(plans, fired))
         return bool(fired.moved)
+
+    def _write(
+        self, plans: list[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None
+    ) -> Fired:
+        traced = Traced(plans)
+        try:
+            fired = self.storage.fire(traced.plans, jobs, claimant)
+            traced.moved = fired.moved
+        finally:
+            traced.end()
+        return fired
 
     def _gather(self, plans: list[FirePlan], jobs: Mapping[str, Job]) -> None:
         """Find the herds that plans of one look are part of. They are fired at the next steps, by
@@ -317,14 +346,17 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """What is due next: planned, and to be written at a monotonic instant. `full`: it is as many
-    as one tick may fire; `crowd`: as many as one look may find."""
+    """What is due next: planned, and to be written at its instant, which is `at` by the monotonic
+    clock: exactly, once it is `near`. `full`: it is as many as one tick may fire; `crowd`: as many
+    as one look may find."""
 
     plans: list[FirePlan]
     jobs: Mapping[str, Job]
+    instant: datetime
     at: float
     full: bool
     crowd: bool
+    near: bool = False
 
 
 @dataclass(slots=True)
@@ -353,6 +385,12 @@ class Herd:
 def _cursor(schedule: Schedule) -> datetime:
     assert schedule.next_fire_at is not None
     return schedule.next_fire_at
+
+
+def _all_claimed(plans: list[FirePlan], fired: Fired) -> bool:
+    """Whether every run that was made is in somebody's hands already."""
+    made = {run.run_id for plan in plans for run in plan.runs}
+    return sum(run.id in made for run in fired.claimed) == fired.runs
 
 
 def _parked(schedule: Schedule, error: str) -> Broken:

@@ -28,6 +28,7 @@ class Renew:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.storage, self.executions, self.lease = storage, executions, lease
+        self._young_seconds = lease.total_seconds() * 0.8
         self.unwritten = unwritten
         self.monotonic = monotonic
         self.renewed_at = monotonic()  # the last time that all was renewed, or nothing was ours
@@ -70,7 +71,7 @@ class Renew:
     def runs_out(self, leased_at: float) -> bool:
         """True when a lease may soon run out that was claimed or renewed then. The margin, a fifth
         of the lease, is the time to end handlers before other workers may begin."""
-        return self.monotonic() - leased_at > self.lease.total_seconds() * 0.8
+        return self.monotonic() - leased_at > self._young_seconds
 
     def overdue(self, leased_at: float) -> bool:
         """Whether a handler must be stopped for that. Asks no database: it may be what is away."""

@@ -111,10 +111,8 @@ class Execution:
         return self.started_at + self.context.waited + self.timeout.total_seconds()
 
     @property
-    def ran_for(self) -> timedelta | None:
-        if self.started_at is None:
-            return None
-        return timedelta(seconds=time.monotonic() - self.started_at)
+    def ran_seconds(self) -> float | None:
+        return None if self.started_at is None else time.monotonic() - self.started_at
 
     @property
     def is_stuck(self) -> bool:

@@ -132,6 +132,7 @@ class Service:
                 monotonic=time.monotonic,
                 fired=self.wake_worker if self.worker is not None else storage.notify,
                 tell=storage.notify if self.worker is not None else lambda: None,
+                claim=self.worker.claim if self.worker is not None else None,
                 enabled=options.enabled,
                 pace=options.pace.total_seconds() if storage.has_wake_channel else 1.0,
                 max_fires_per_tick=options.max_fires_per_tick,

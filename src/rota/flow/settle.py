@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -72,8 +71,8 @@ class Settler:
 
     # A worker's outcomes, written by the settle loop in groups
 
-    def put(self, run: Claimed, outcome: Outcome, ran_for: timedelta | None = None) -> None:
-        self._pending.append(self.decide(run, outcome, ran_for))
+    def put(self, run: Claimed, outcome: Outcome, ran_seconds: float | None = None) -> None:
+        self._pending.append(self.decide(run, outcome, ran_seconds))
         self._wake()
 
     def on_put(self, wake: Callable[[], None]) -> None:
@@ -129,7 +128,7 @@ class Settler:
         log.error("the outcome of run %s cannot be stored: %s", one.run.id, fault)
         told = Outcome(kind="failed", error=f"the outcome could not be stored: {fault}")
         try:
-            self._write([self.decide(one.run, told, one.ran_for)], again=True)
+            self._write([self.decide(one.run, told, one.ran_seconds)], again=True)
         except Unavailable:
             raise
         except Exception:
@@ -161,38 +160,27 @@ class Settler:
         free = [one for one in decided if one.run.seq not in held]
         return self._write(free, again=False), held
 
-    def decide(self, run: Claimed, outcome: Outcome, ran_for: timedelta | None) -> Settlement:
+    def decide(self, run: Claimed, outcome: Outcome, ran_seconds: float | None) -> Settlement:
         if outcome.kind == "succeeded":  # whatever its retries
-            return settle(run, outcome, retry=ONCE, max_lost=self.max_lost, ran_for=ran_for)
+            return settle(run, outcome, retry=ONCE, max_lost=self.max_lost, ran_seconds=ran_seconds)
         return settle(
             run,
             outcome,
             retry=retry_of(run, self.jobs.get(run.job)),
             max_lost=self.max_lost,
             luck=self.luck(),
-            ran_for=ran_for,
+            ran_seconds=ran_seconds,
         )
 
     def _write(self, settlements: list[Settlement], *, again: bool) -> list[int]:
         """What is written and told leaves the list: a repeat after a fault goes on behind it."""
-        plain, heard, left = [], [], []
-        hearers: dict[str, HearsTermination | None] = {}
-        for one in _latest(settlements):
-            job = one.run.job
-            try:
-                hearer = hearers[job] if job in hearers else self.hearer_of(job)
-                hearers[job] = hearer
-            except (Invalid, Unknown) as fault:
-                # Its executor is not installed here, so only another process can end this run.
-                if one.run.job not in self._told:
-                    self._told.add(one.run.job)
-                    log.warning("runs of %r are left to another process: %s", one.run.job, fault)
-                left.append(one.run.seq)
-                continue
-            if hearer is None:
-                plain.append(one)
-            else:
-                heard.append((one, hearer))
+        decided = _latest(settlements)
+        hearers, missing = self._hearers({one.run.job for one in decided})
+        left = [one.run.seq for one in decided if one.run.job in missing] if missing else []
+        heard = [(one, hearers[one.run.job]) for one in decided if one.run.job in hearers]
+        plain = [
+            one for one in decided if one.run.job not in hearers and one.run.job not in missing
+        ]
         if plain:
             self._tell(plain, self.storage.settle(plain), again)
         settlements[:] = [one for one, _ in heard]
@@ -201,13 +189,30 @@ class Settler:
             settlements.remove(one)
         return left
 
+    def _hearers(self, jobs: Collection[str]) -> tuple[dict[str, HearsTermination], set[str]]:
+        """Executors that add to the end of their runs, by job; and jobs whose executor is not
+        installed here, so that only another process can end their runs."""
+        hearers, missing = {}, set()
+        for job in jobs:
+            try:
+                hearer = self.hearer_of(job)
+            except (Invalid, Unknown) as fault:
+                missing.add(job)
+                if job not in self._told:
+                    self._told.add(job)
+                    log.warning("runs of %r are left to another process: %s", job, fault)
+                continue
+            if hearer is not None:
+                hearers[job] = hearer
+        return hearers, missing
+
     def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
-        states = {answer.seq: answer.state for answer in answers}
         plain = all(one.is_plain for one in settlements)
-        if plain and not again and len(states) == len(settlements) and not self._wanted():
+        if plain and not again and len(answers) == len(settlements) and not self._wanted():
             self.events.ended_unheard(len(settlements))
-            self.counters.settled(settlements, states)
+            self.counters.succeeded(settlements)
             return
+        states = {answer.seq: answer.state for answer in answers}
         for one in settlements:
             if again and one.run.seq not in states and self._was_written(one):
                 states[one.run.seq] = one.state

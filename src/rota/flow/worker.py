@@ -104,6 +104,7 @@ class Worker:
         self._busy = 0  # slots in use
         self._serving: threading.Thread | None = None  # who runs the quick handlers
         self._stands_by = False  # one of the idle threads looks after the one that serves
+        self._called = False  # one of them was called, and has not woken yet
         self._stopping = False
         self._owner = Owner(
             storage=storage,
@@ -124,6 +125,7 @@ class Worker:
             free=self.free,
             held=self.held,
             take=self.take,
+            take_fired=self.take_fired,
             lease=lease,
             interval=interval,
         )
@@ -181,6 +183,17 @@ class Worker:
 
     def take(self, claimed: list[Claimed]) -> None:
         """Hold each claimed run until a slot is free for it."""
+        self._hold(claimed)
+        self._begin_waiting()
+
+    def take_fired(self, claimed: list[Claimed]) -> None:
+        """The same from the thread that fires: an executor may take its time to begin one, and no
+        schedule waits for that."""
+        self._hold(claimed)
+        with self._guard:
+            self._wake_threads()
+
+    def _hold(self, claimed: list[Claimed]) -> None:
         if self._stopping:
             for run in claimed:
                 self.settler.put(run, Outcome(kind="released", reason="the worker stopped"))
@@ -190,7 +203,6 @@ class Worker:
             for execution in prepared:
                 self._executions[execution.run.seq, execution.run.attempt] = execution
             self._waiting.extend(prepared)
-        self._begin_waiting()
 
     def _prepare(self, run: Claimed) -> Execution | None:
         if run.cancel_requested_at is not None:
@@ -244,7 +256,8 @@ class Worker:
             return None
         try:
             executor = self.executors.get(execution.job.executor)
-            self._announce(execution)
+            if self.events.hears_starts:
+                self._announce(execution)
             if (start := getattr(executor, "start", None)) is not None:
                 execution.begin()
                 execution.threadless = True  # before it is: it may end at once
@@ -293,6 +306,9 @@ class Worker:
             self._guard.notify()
         elif len(self._threads) < self.slots:
             self._add_thread()
+        else:
+            return
+        self._called = True
 
     def _add_thread(self) -> None:
         thread = threading.Thread(target=self._serve, name="rota-handler", daemon=True)
@@ -302,6 +318,7 @@ class Worker:
     def _serve(self) -> None:
         """Run what waits until the worker has stopped."""
         me = threading.current_thread()
+        self._called = False
         try:
             while (execution := self._wait_for_turn(me)) is not None:
                 executor = self._begin(execution)
@@ -338,7 +355,8 @@ class Worker:
                     if stuck and self._waiting and self._busy < self.slots:
                         break
             self._serving = me
-            if not self._stands_by and len(self._waiting) > 1:
+            # Not one more for each run that begins before the one that was called has woken.
+            if not self._stands_by and not self._called and len(self._waiting) > 1:
                 self._call_another()
             return self._next()
 
@@ -353,14 +371,15 @@ class Worker:
             self._guard.wait(seconds)
         finally:
             self._idle -= 1
+            self._called = False
 
     def _done(self, execution: Execution, outcome: Outcome) -> None:
         """The first outcome of an execution; a lost one is settled by whoever has the lease."""
-        ran_for = execution.ran_for
-        if ran_for is not None:
-            self.pace.ended(ran_for.total_seconds())
+        ran_seconds = execution.ran_seconds
+        if ran_seconds is not None:
+            self.pace.ended(ran_seconds)
         if outcome.kind != "lost":
-            self.settler.put(execution.run, outcome, ran_for)
+            self.settler.put(execution.run, outcome, ran_seconds)
         elif execution.started_at is not None:
             self._lost.append(execution.run.seq)
         self.notes.ended(execution.run)

@@ -69,7 +69,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     delay: timedelta = AT_ONCE
     gives_back_slots: bool = False
     expired_only: bool = False
-    ran_for: timedelta | None = None
+    ran_seconds: float | None = None
     is_plain: bool = False  # the run row is all there is to write: the hot path
 
     @property
@@ -84,7 +84,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     def never_began(self) -> bool:
         """True if it was given back, or ended, while it waited for a slot of its worker. Of a
         lost one nobody knows."""
-        return self.ran_for is None and self.outcome.kind in ("released", "cancelled")
+        return self.ran_seconds is None and self.outcome.kind in ("released", "cancelled")
 
 
 def settle(
@@ -94,7 +94,7 @@ def settle(
     retry: Retry,
     max_lost: int,
     luck: float = 0.0,
-    ran_for: timedelta | None = None,
+    ran_seconds: float | None = None,
 ) -> Settlement:
     """Decide what an outcome makes of its run. Cancel requests are honoured by storage, which
     alone sees the latest one: it turns a state that is not terminal into cancelled."""
@@ -136,7 +136,7 @@ def settle(
         delay=delay,
         gives_back_slots=state in TERMINAL or outcome.kind == "snoozed",
         expired_only=outcome.kind == "lost",
-        ran_for=ran_for,
+        ran_seconds=ran_seconds,
         is_plain=(
             state == RUNNING["succeed"]
             and run.attempt == 1

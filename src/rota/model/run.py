@@ -17,7 +17,8 @@ from rota.model.duration import micros
 # gives the same id in every process and every version.
 OCCURRENCES = uuid.UUID("6f0d1f3e-2b1a-5c57-9d0e-7f1d9a0c4b52")
 
-_OCCURRENCES = OCCURRENCES.bytes
+_OCCURRENCES = sha1(OCCURRENCES.bytes, usedforsecurity=False)  # each id goes on from here
+_VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 RUN_ID = str(uuid.UUID(int=0))  # the shape of an id
 
@@ -30,12 +31,13 @@ def occurrence_id(schedule_id: int, occurrence: datetime) -> str:
 def occurrence_ids(schedule_ids: Iterable[int], occurrence: datetime) -> list[str]:
     """The same for many schedules whose occurrence is at one instant."""
     # What uuid.uuid5 does, without its object in between: a herd makes thousands at once.
-    instant = f"|{micros(occurrence)}"
+    instant = micros(occurrence)
     ids = []
     for schedule_id in schedule_ids:
-        told = f"{schedule_id}{instant}".encode()
-        text = sha1(_OCCURRENCES + told, usedforsecurity=False).hexdigest()
-        variant = "89ab"[int(text[16], 16) & 3]
+        told = _OCCURRENCES.copy()
+        told.update(b"%d|%d" % (schedule_id, instant))
+        text = told.hexdigest()
+        variant = _VARIANTS[text[16]]
         ids.append(f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}")
     return ids
 

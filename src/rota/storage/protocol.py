@@ -22,7 +22,7 @@ from rota.model.steps import StepDone, StepFile, StepTransaction
 from rota.model.token import Token
 from rota.storage.engine import Row
 from rota.storage.scripts.changes import Actor
-from rota.storage.scripts.claim import LogLine, Renewed
+from rota.storage.scripts.claim import Claimant, LogLine, Renewed
 from rota.storage.scripts.figures import Figures
 from rota.storage.scripts.fire import Broken, Due, Fired
 from rota.storage.scripts.settle import OnTerminated, Settled
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Actor",
     "Broken",
+    "Claimant",
     "Due",
     "Figures",
     "Fired",
@@ -52,7 +53,9 @@ class Storage(Protocol):
     def due_schedules(self, limit: int, *, newest: bool = False, ahead: timedelta = ...) -> Due: ...
     def next_fire_at(self) -> tuple[datetime, datetime | None]: ...
     def park_schedules(self, broken: Sequence[Broken]) -> set[int]: ...
-    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired: ...
+    def fire(
+        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None = None
+    ) -> Fired: ...
     def due_kin(self, schedule: Schedule, limit: int) -> list[int]: ...
     def fire_kin(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired: ...
 

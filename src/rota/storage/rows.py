@@ -50,10 +50,6 @@ def _span(text: str | None) -> timedelta | None:
     return None if text is None else parse_duration(text, "stored duration", zero=True)
 
 
-def seconds(span: timedelta | None) -> float | None:
-    return None if span is None else span.total_seconds()
-
-
 def claimed(row: tuple[Any, ...]) -> Claimed:
     """The columns of a claimed run stand in the order of the fields."""
     run = Claimed(*row)
@@ -70,7 +66,8 @@ def claimed_in_order(found: Iterable[tuple[Any, ...]]) -> list[Claimed]:
     """By priority, the highest first, then as they are due."""
     runs = [claimed(row) for row in found]
     runs.sort(key=_due)
-    runs.sort(key=_priority, reverse=True)  # keeps the order of equals
+    if len({run.priority for run in runs}) > 1:
+        runs.sort(key=_priority, reverse=True)  # keeps the order of equals
     return runs
 
 
@@ -119,7 +116,7 @@ def settlement_row(settlement: Settlement) -> Row:
         "state": settlement.state,
         "terminal": settlement.terminal,
         "delay_seconds": settlement.delay.total_seconds(),
-        "ran_seconds": seconds(settlement.ran_for),
+        "ran_seconds": settlement.ran_seconds,
         "gives_back": settlement.gives_back_slots,
         "failures": settlement.failures,
         "lost": settlement.lost,

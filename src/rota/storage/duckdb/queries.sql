@@ -168,6 +168,9 @@ SELECT s.id FROM {prefix}schedules AS s
                                       AND retry_of IS NULL))))
  ORDER BY s.id;
 
+-- name: first_kin_seq
+SELECT min(seq) AS seq FROM (SELECT nextval('{prefix}runs_seq') AS seq FROM range(:count));
+
 -- name: insert_kin_runs
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,

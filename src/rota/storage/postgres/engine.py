@@ -149,17 +149,28 @@ class PostgresEngine:
         return self._single(name, statement, lambda tx: tx._execute_tuples(statement, params))
 
     def single_bound(
-        self, name: str, statement: str, bound: dict[str, str | None], *, notify: bool
+        self,
+        name: str,
+        statement: str,
+        bound: dict[str, str | None],
+        *,
+        made: int,
+        notify: bool,
+        quietly: str | None = None,
     ) -> None:
-        """The same with parameters that are PostgreSQL's text already, and no answer. With
-        `notify` others are told in the same round trip, unless they were told just now."""
+        """The same with parameters that are PostgreSQL's text already, for so many runs. With
+        `notify` others are told in the same round trip, unless they were told just now; then
+        `quietly` does the same without an answer."""
         number = self._notifier.may_send() if notify else None
-        said = None if number is None else self._told()
-        self._single(name, statement, lambda tx: tx.execute_bound(statement, bound, said))
-        if number is not None:
-            self._notifier.sent(number)
-        elif notify:
-            self.notify()
+        if number is None:
+            own = quietly or statement
+            self._single(name, own, lambda tx: tx.execute_bound(own, bound))
+            if notify:
+                self._notifier.notify(made)
+            return
+        said = self._told()
+        answer = self._single(name, statement, lambda tx: tx.execute_bound(statement, bound, said))
+        self._notifier.sent(number, made=made, seq=answer[0][0] if answer else None)
 
     def _single(
         self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Any]]

@@ -36,6 +36,11 @@ class Marks:
         few = sum(map(len, self._marks.values())) <= MOST_MARKS
         return self._slow and few and now - self._looked_at < LOOK_SECONDS
 
+    @property
+    def slow(self) -> bool:
+        """Whether the last look from the head was: nobody else should take one on the way."""
+        return self._slow
+
     def looked(self, claimed: Sequence[Claimed], seconds: float, now: float) -> None:
         """A claim from the head took this long."""
         was_slow = self._slow

@@ -61,9 +61,25 @@ RETURNING s.id;
 -- What advance_schedules, take_slots, insert_occurrences and insert_fired_runs do, in one round trip,
 -- for schedules that are on time and whose slot is free: one occurrence, one run that starts. A
 -- schedule that is not answered is left to those. The comparison of the cursor is theirs, too.
+-- With a worker it is the claim as well (`claim_runs`): what could begin at once begins as the
+-- worker's, unless anything stands in a line that it serves. Then the order is for a claim to find.
 WITH t AS MATERIALIZED (SELECT {now} AS now),
+open AS MATERIALIZED (
+    SELECT name FROM {prefix}queues
+     WHERE :worker_id::text IS NOT NULL
+       AND NOT paused AND (:queues::text[] = '{}' OR name = ANY (:queues::text[]))
+       AND NOT EXISTS (SELECT 1 FROM {prefix}meta WHERE key = 'dispatch' AND value <> 'on')
+), line AS MATERIALIZED (
+    SELECT EXISTS (SELECT 1 FROM open CROSS JOIN LATERAL (
+           SELECT 1 FROM {prefix}runs
+            WHERE state = 'queued' AND queue = open.name AND job = ANY (:jobs::text[])
+            ORDER BY priority DESC, due_at, seq LIMIT 1) AS head) AS waits
+),
 won AS MATERIALIZED (
-    SELECT nextval('{prefix}runs_seq') AS seq, free.*
+    SELECT nextval('{prefix}runs_seq') AS seq, free.*,
+           NOT (SELECT waits FROM line) AND job = ANY (:jobs::text[])
+           AND queue IN (SELECT name FROM open) AND wanted_key IS NULL
+           AND due_at <= (SELECT now FROM t) AS begins
       FROM (SELECT a.*
               FROM unnest(:schedule_id::bigint[], :cursor_at::timestamptz[], :revision::bigint[],
                           :next_fire_at::timestamptz[], :key::text[], :id::uuid[], :job::text[],
@@ -102,14 +118,21 @@ won AS MATERIALIZED (
 )
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, missed_count, created_by, trace)
+       wanted_key, schedule_id, occurrence, missed_count, created_by, trace,
+       attempt, worker_id, claimed_at, started_at, lease_until)
 SELECT seq, id, job, queue, priority,
-       CASE WHEN due_at > now THEN 'waiting' WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END,
+       CASE WHEN begins THEN 'running' WHEN due_at > now THEN 'waiting'
+            WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END,
        due_at, now, CASE WHEN due_at <= now THEN now END,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, missed_count, created_by, trace
+       wanted_key, schedule_id, occurrence, missed_count, created_by, trace,
+       begins::integer, CASE WHEN begins THEN :worker_id END, CASE WHEN begins THEN now END,
+       CASE WHEN begins THEN now END,
+       CASE WHEN begins THEN now + make_interval(secs => :lease_seconds) END
   FROM won, t
-RETURNING schedule_id;
+RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args::text, timeout,
+          backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
+          missed_count, cancel_requested_at, correlation_id, trace, priority;
 
 -- name: due_kin
 -- All schedules of which one plan says what becomes of them.
@@ -294,8 +317,16 @@ SELECT k.job, k.key, k.run_id::text FROM {prefix}run_keys k
 -- name: insert_queues
 INSERT INTO {prefix}queues (name) SELECT unnest(:name::text[]) ON CONFLICT (name) DO NOTHING;
 
+-- name: insert_plain_run
+-- insert_run for one that says nothing but what it is, and with no answer: a tenth less for the
+-- server. The clock is read three times, and goes on between them.
+INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+       max_attempts, args, created_by)
+VALUES (:id::uuid, :job, :queue, :priority::integer, 'queued', {now}, {now}, {now},
+       :max_attempts::integer, :args::json, :created_by);
+
 -- name: insert_run
--- insert_new_runs for one.
+-- insert_new_runs for one, and its number.
 INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
@@ -307,7 +338,8 @@ SELECT :id::uuid, :job, :queue, :priority::integer,
        :retry_of, :created_by, :correlation_id, :trace
   FROM (SELECT now, coalesce(:due_at::timestamptz,
                              now + make_interval(secs => :delay_seconds::float8)) AS due
-          FROM (SELECT {now} AS now OFFSET 0) AS n OFFSET 0) AS t;
+          FROM (SELECT {now} AS now OFFSET 0) AS n OFFSET 0) AS t
+RETURNING seq;
 
 -- name: insert_new_runs
 -- insert_alike_runs as a transaction of its own, where to look for each id first would cost a fifth:

@@ -21,6 +21,7 @@ from rota.storage.postgres.beside import Beside, tried
 from rota.storage.postgres.bind import array, bind
 from rota.storage.postgres.marks import Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
+from rota.storage.scripts.claim import Claimant
 from rota.storage.scripts.fire import NOTHING_FIRED, Fired, advances, run_row
 from rota.storage.scripts.herd import all_fired, kin_row
 from rota.storage.scripts.settle import Settled
@@ -43,8 +44,9 @@ class PostgresStore(Store):
     def __init__(self, engine: PostgresEngine) -> None:
         super().__init__(engine)
         self._marks = Marks()
-        # The template that was enqueued last, with its values as PostgreSQL reads them.
-        self._bound: tuple[NewRun | None, dict[str, str | None]] = (None, {})
+        # The template that was enqueued last, with its values as PostgreSQL reads them, and the
+        # shorter statement for one of it, if there is one.
+        self._bound: tuple[NewRun | None, dict[str, str | None], str | None] = (None, {}, None)
 
     def grant_roles(self) -> None:
         self.engine.grant_roles()
@@ -92,7 +94,7 @@ class PostgresStore(Store):
         """One statement, which is the whole transaction."""
         told = {
             "seq": [one.run.seq for one in plain],
-            "ran_seconds": [rows.seconds(one.ran_for) for one in plain],
+            "ran_seconds": [one.ran_seconds for one in plain],
             "result": [one.outcome.result for one in plain],
         }
         if self.engine.pooled:  # sent alone it would wait for a held row without an end
@@ -112,14 +114,19 @@ class PostgresStore(Store):
         found = self.engine.write("settle", lambda tx: tx.tuples("held_elsewhere", **asked))
         return {seq for (seq,) in found}
 
-    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
-        """Those on time and free to start in one statement, the others with every decision."""
-        moved = self._fire_free(plans, jobs)
-        rest = [plan for plan in plans if plan.schedule.id not in moved]
-        fired = Fired(frozenset(moved), {"fired": len(moved)})
-        return fired + super().fire(rest, jobs) if rest else fired
+    def fire(
+        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None = None
+    ) -> Fired:
+        """Those on time and free to start in one statement, and begun by it where nobody is in
+        line; the others with every decision, and for a claim to find. What was begun waits for
+        none of those: they are due as before, and the next look has them."""
+        fired = self._fire_free(plans, jobs, claimant)
+        rest = [plan for plan in plans if plan.schedule.id not in fired.moved]
+        return fired if fired.claimed or not rest else fired + super().fire(rest, jobs)
 
-    def _fire_free(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> set[int]:
+    def _fire_free(
+        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None
+    ) -> Fired:
         first: dict[str, FirePlan] = {}  # a slot goes to its oldest occurrence
         for plan in plans:
             if plan.schedule.slot is not None:
@@ -137,16 +144,25 @@ class PostgresStore(Store):
             row["revision"] = plan.schedule.revision
             asked.append(row)
         if not asked:
-            return set()
+            return NOTHING_FIRED
+        # Those that are decided one by one may come before these: then a claim finds the order.
+        alone = len(asked) == len(plans) and not self._marks.slow
+        if claimant is not None and not (alone and len(asked) <= claimant.limit):
+            claimant = None
         columns = {name: [row[name] for row in asked] for name in asked[0] if name != "seq"}
         try:
-            found = self.engine.single_tuples("fire", "fire_free", **columns)
+            found = self.engine.single_tuples("fire", "fire_free", **columns, **_claims(claimant))
         except StorageError as fault:
             # Somebody took a slot meanwhile, or the ledger knows an occurrence already.
             if not _is_taken(fault):
                 raise
-            return set()
-        return {schedule_id for (schedule_id,) in found}
+            return NOTHING_FIRED
+        made = rows.claimed_in_order(found)
+        return Fired(
+            frozenset(run.schedule_id for run in made if run.schedule_id is not None),
+            {"fired": len(made)},
+            tuple(run for run in made if run.attempt),
+        )
 
     def fire_kin(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
         """Many in two halves side by side: the server has more than one core."""
@@ -207,18 +223,24 @@ class PostgresStore(Store):
 
     def _enqueue_alike(self, new_runs: Alike, notify: bool) -> list[Enqueued]:
         """One round trip, with what all of them share bound once."""
-        template, bound = self._bound
+        template, bound, plain = self._bound
         if template is not new_runs.template:
-            shared = rows.new_run_row(new_runs.template)
+            template = new_runs.template
+            shared = rows.new_run_row(template)
             bound = {name: bind(value) for name, value in shared.items()}
-            self._bound = new_runs.template, bound
+            plain = "insert_plain_run" if _is_plain(template) else None
+            self._bound = template, bound, plain
         ids, args = new_runs.ids, new_runs.args
         if len(ids) == 1:
             name, own = "insert_run", {"id": ids[0], "args": bind(args[0])}
         else:
             name, own = "insert_new_runs", {"id": array(ids), "args": array(args)}
+            plain = None
+        told = {**bound, **own}
         try:
-            self.engine.single_bound("enqueue", name, {**bound, **own}, notify=notify)
+            self.engine.single_bound(
+                "enqueue", name, told, made=len(ids), notify=notify, quietly=plain
+            )
         except StorageError as fault:
             if not _is_taken(fault):
                 raise
@@ -278,9 +300,34 @@ class PostgresStore(Store):
         return super().list_events(run_id=run_id, before=before, limit=limit)
 
 
+def _claims(claimant: Claimant | None) -> dict[str, object]:
+    """How fire_free is told who claims, or that nobody does."""
+    if claimant is None:
+        return {"worker_id": None, "queues": [], "jobs": [], "lease_seconds": 0.0}
+    return {
+        "worker_id": claimant.worker_id,
+        "queues": list(claimant.queues),
+        "jobs": list(claimant.jobs),
+        "lease_seconds": claimant.lease.total_seconds(),
+    }
+
+
 def _is_taken(fault: StorageError) -> bool:
     """True if something that may be there once was there already."""
     return getattr(fault.__cause__, "sqlstate", None) == UNIQUE_VIOLATION
+
+
+def _is_plain(run: NewRun) -> bool:
+    """True if `insert_plain_run` says all of it: the rest is as a run has it by itself."""
+    return run == NewRun(
+        id=run.id,
+        job=run.job,
+        queue=run.queue,
+        args=run.args,
+        priority=run.priority,
+        max_attempts=run.max_attempts,
+        created_by=run.created_by,
+    )
 
 
 def _alike(new_runs: Alike) -> dict[str, object]:

@@ -23,6 +23,11 @@ from rota.storage.postgres.session import Session
 
 # NOTIFY takes a lock of the whole server at commit. One in this time is enough to wake everybody.
 QUIET_SECONDS = 0.005
+# Many producers share that time: each sends as much less often as there are others, up to so many.
+# When all of them stop, the last run of one is told of within ten times as long.
+CROWD = 10
+# What was counted over a longer time than this says nothing of who is there now.
+COUNTED_SECONDS = 0.1
 # So much later the thread sends what nobody has sent with something of his own: that is cheaper.
 LULL_SECONDS = 0.004
 THREAD_ONLY_SECONDS = 10.0
@@ -34,8 +39,26 @@ EXIT_SECONDS = 2.0
 TRIAL = "trial "
 
 
+class Crowd:
+    """How many producers there seem to be: how many runs were made for each one of ours."""
+
+    def __init__(self) -> None:
+        self._at, self._seq, self._made = float("-inf"), 0, 0
+
+    def count(self, at: float, seq: int, made: int) -> float:
+        """From 1, when all are ours. `seq` is the newest one, and we have `made` so many so far."""
+        all_made, ours = seq - self._seq, made - self._made
+        known = at - self._at <= COUNTED_SECONDS
+        self._at, self._seq, self._made = at, seq, made
+        return min(max(all_made / ours, 1.0), CROWD) if known and ours else 1.0
+
+
 class Notifier:
-    """Sends at once, then at most once in QUIET_SECONDS; what was asked last is always sent."""
+    """Sends at once, then at most once in QUIET_SECONDS; what was asked last is always sent.
+
+    Others' hints are for our runs, too: in a crowd all send so much together. That is a guess, on
+    which nothing rests: each still tells of his own last one.
+    """
 
     def __init__(self, send: Callable[[], None]) -> None:
         self._send = send
@@ -48,29 +71,37 @@ class Notifier:
         self._changed = threading.Condition()
         self._asked = self._told = 0  # how often, and what all were told of that was asked so far
         self._sent_at = self._thread_only_until = float("-inf")
+        self._crowd, self._made, self._producers = Crowd(), 0, 1.0
         self._thread: threading.Thread | None = None
 
     def may_send(self) -> int | None:
         """A number if nobody has sent one for a while: then the caller sends it behind what he
         commits, and says so by `sent`. Else he asks for it by `notify` when he has."""
+        # Without the lock: of two that look at the same moment both may send.
+        now = time.monotonic()
+        quiet = QUIET_SECONDS * self._producers
+        if now - self._sent_at < quiet or now < self._thread_only_until:
+            return None
         with self._changed:
-            now = time.monotonic()
-            if now - self._sent_at < QUIET_SECONDS or now < self._thread_only_until:
-                return None
             self._sent_at = now
             return self._asked
 
-    def sent(self, number: int) -> None:
-        """This one was for those who had asked before it, too."""
+    def sent(self, number: int, *, made: int = 1, seq: int | None = None) -> None:
+        """This one was for those who had asked before it, too. It came behind so many runs that
+        were `made`, of which `seq` is the last one."""
         with self._changed:
             self._told = max(self._told, number)
+            self._made += made
+            if seq is not None:
+                self._producers = self._crowd.count(self._sent_at, seq, self._made)
 
     def keep_to_thread(self) -> None:
         """Nobody but the thread sends for a while: only it can wait for long."""
         with self._changed:
             self._thread_only_until = time.monotonic() + THREAD_ONLY_SECONDS
+            self._producers = 1.0  # it does not count
 
-    def notify(self) -> None:
+    def notify(self, made: int = 1) -> None:
         with self._changed:
             if self._closing:
                 return
@@ -80,6 +111,7 @@ class Notifier:
             if self._asked == self._told:  # else the thread waits for its time already
                 self._changed.notify()
             self._asked += 1
+            self._made += made
 
     def close(self, timeout: float) -> None:
         """Send what is still to be sent, if the server takes it in time, and end."""
@@ -103,7 +135,8 @@ class Notifier:
                     self._changed.wait()
                     continue
                 now = time.monotonic()
-                early = self._sent_at + QUIET_SECONDS + LULL_SECONDS - now
+                quiet = QUIET_SECONDS * self._producers
+                early = self._sent_at + quiet + LULL_SECONDS - now
                 if early <= 0:
                     self._told, self._sent_at = self._asked, now
                     return True

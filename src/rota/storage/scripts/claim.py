@@ -13,6 +13,18 @@ from rota.storage.engine import Transaction
 from rota.storage.scripts.base import Script
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """A worker that has room for `limit` runs. `queues` empty means all of them; `jobs` are the
+    names it knows."""
+
+    worker_id: str
+    queues: Sequence[str]
+    jobs: Sequence[str]
+    limit: int
+    lease: timedelta
+
+
 @dataclass(frozen=True, slots=True)
 class Renewed:
     """A run whose lease we still have, and what was asked of it meanwhile. One that is not
@@ -43,34 +55,22 @@ class ClaimScript(Script):
         limit: int,
         lease: timedelta,
     ) -> list[Claimed]:
-        """The next runs for this worker, in order, each with a fresh attempt number.
+        """The next runs for this worker, in order, each with a fresh attempt number."""
+        asks = Claimant(worker_id=worker_id, queues=queues, jobs=jobs, limit=limit, lease=lease)
+        claimed = self.engine.write("claim", lambda tx: self._claim(tx, asks))
+        return [rows.claimed(row) for row in claimed]
 
-        `queues` empty means all of them; `jobs` are the names this worker knows.
-        """
-
-        def work(tx: Transaction) -> list[tuple[Any, ...]]:
-            return self._claim(tx, worker_id, queues, jobs, limit, lease.total_seconds())
-
-        return [rows.claimed(row) for row in self.engine.write("claim", work)]
-
-    def _claim(
-        self,
-        tx: Transaction,
-        worker_id: str,
-        queues: Sequence[str],
-        jobs: Sequence[str],
-        limit: int,
-        lease_seconds: float,
-    ) -> list[tuple[Any, ...]]:
+    def _claim(self, tx: Transaction, asks: Claimant) -> list[tuple[Any, ...]]:
         """In order. Nobody else writes meanwhile: what was picked is there to be claimed."""
         picked: list[tuple[int, Any, int]] = []
-        for (queue,) in tx.tuples("open_queues", queues=list(queues)):
-            picked += tx.tuples("pick_runs", queue=queue, jobs=list(jobs), limit=limit)
+        for (queue,) in tx.tuples("open_queues", queues=list(asks.queues)):
+            picked += tx.tuples("pick_runs", queue=queue, jobs=list(asks.jobs), limit=asks.limit)
         picked.sort()
-        seqs = [seq for _, _, seq in picked[:limit]]
+        seqs = [seq for _, _, seq in picked[: asks.limit]]
         if not seqs:
             return []
-        tx.tuples("claim_runs", seqs=seqs, worker_id=worker_id, lease_seconds=lease_seconds)
+        lease_seconds = asks.lease.total_seconds()
+        tx.tuples("claim_runs", seqs=seqs, worker_id=asks.worker_id, lease_seconds=lease_seconds)
         made = tx.tuples("claimed_runs", seqs=seqs)
         places = {seq: place for place, seq in enumerate(seqs)}
         return sorted(made, key=lambda row: places[row[0]])

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -16,12 +16,12 @@ from rota.model.job import Job
 from rota.model.limits import MISSED_COUNT
 from rota.model.plan import FirePlan, PlannedRun, Stretch
 from rota.model.policies import decide_overlap
-from rota.model.run import slot_keys
+from rota.model.run import Claimed, slot_keys
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
-from rota.storage.scripts.base import Script
 from rota.storage.scripts.changes import Finished, record_finished
+from rota.storage.scripts.claim import Claimant, ClaimScript
 from rota.storage.scripts.delays import restart_delay
 
 
@@ -53,23 +53,29 @@ class Due:
 @dataclass(frozen=True, slots=True)
 class Fired:
     """What became of plans: whose cursors were moved here, and how many occurrences had which
-    outcome. One that waits for its run to be counted counts as MISSED_COUNT."""
+    outcome. One that waits for its run to be counted counts as MISSED_COUNT. `claimed`: runs that
+    are the claimant's now."""
 
     moved: frozenset[int]
     outcomes: Mapping[str, int]
+    claimed: tuple[Claimed, ...] = ()
 
     @property
     def runs(self) -> int:
         return self.outcomes.get("fired", 0)
 
     def __add__(self, other: Fired) -> Fired:
-        return Fired(self.moved | other.moved, Counter(self.outcomes) + Counter(other.outcomes))
+        return Fired(
+            self.moved | other.moved,
+            Counter(self.outcomes) + Counter(other.outcomes),
+            self.claimed + other.claimed,
+        )
 
 
 NOTHING_FIRED = Fired(frozenset(), {})
 
 
-class FireScript(Script):
+class FireScript(ClaimScript):
     def due_schedules(
         self, limit: int, *, newest: bool = False, ahead: timedelta = timedelta(0)
     ) -> Due:
@@ -120,10 +126,19 @@ class FireScript(Script):
         ]
         return {row["id"] for row in self.engine.single("park_schedules", parked)}
 
-    def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
-        """Carry out the plans whose cursor still stands."""
+    def fire(
+        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None = None
+    ) -> Fired:
+        """Carry out the plans whose cursor still stands. With a claimant it is a claim as well, in
+        one transaction: what was made begins without another one."""
+
+        def work(tx: Transaction) -> tuple[Fired, list[tuple[Any, ...]]]:
+            fired = self._fire(tx, plans, jobs)
+            return fired, self._claim(tx, claimant) if claimant and fired.runs else []
+
         try:
-            return self.engine.write("fire", lambda tx: self._fire(tx, plans, jobs))
+            fired, claimed = self.engine.write("fire", work)
+            return Fired(fired.moved, fired.outcomes, tuple(map(rows.claimed, claimed)))
         except AlreadyFired:
             # Never seen unless somebody moved a cursor back by hand. One at a time, so that
             # only the schedule concerned pays for it.

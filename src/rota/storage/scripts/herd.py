@@ -36,7 +36,7 @@ class HerdScript(FireScript):
         free = [id for (id,) in tx.tuples("free_kin", ids=list(ids), **shared)]
         if not free:
             return NOTHING_FIRED
-        ((first, *_), *_) = tx.tuples("allocate_seqs", count=len(free))
+        ((first,),) = tx.tuples("first_kin_seq", count=len(free))
         # The runs first: what else there is to write is read from them.
         made = {"first_seq": first, "last_seq": first + len(free) - 1}
         run_ids = dict(zip(free, occurrence_ids(free, plan.cursor), strict=True))

@@ -64,7 +64,7 @@ class SettleScript(AdmitScript, DelayScript, ReactScript):
             tx.columns(
                 "succeed_runs",
                 seq=seqs,
-                ran_seconds=[rows.seconds(one.ran_for) for one in plain],
+                ran_seconds=[one.ran_seconds for one in plain],
                 result=[one.outcome.result for one in plain],
             )
             return ours

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
-from rota.errors import Unavailable
+from rota.errors import StorageError, Unavailable
 from rota.storage.engine import T, Transaction
 from rota.storage.sqlite.faults import translate, translated
 
@@ -46,8 +46,11 @@ class GroupCommit:
             with translated(engine.path):
                 engine._begin()
                 try:
-                    for pending in group:
-                        self._run_in_savepoint(pending)
+                    if len(group) == 1:
+                        self._run_alone(group[0])
+                    else:
+                        for pending in group:
+                            self._run_in_savepoint(pending)
                     self._at(group, "before")
                     engine._writer.commit()
                 except BaseException:
@@ -71,6 +74,23 @@ class GroupCommit:
                     group.append(pending)
                 self._line.popleft()
         return group
+
+    def _run_alone(self, pending: _Pending[Any]) -> None:
+        """Where nobody shares the transaction, what raises ends all of it: no savepoint, for
+        which SQLite would keep a copy of every page that it changes."""
+        engine = self._engine
+        transaction = engine._transaction(pending.name, engine._writer)
+        try:
+            pending.result = pending.work(transaction)
+        except BaseException:
+            # A statement that was interrupted among its rows would go on to see the store as it was
+            # then, and keep this connection from writing.
+            transaction.cursor.close()
+            raise
+        if not engine._writer.in_transaction:
+            # A full disk or a ROLLBACK in somebody's own SQL did, and the work went on behind it.
+            told = f"a statement of {pending.name} ended its transaction"
+            raise StorageError(f"{engine.path}: {told}; it has to be tried again")
 
     def _run_in_savepoint(self, pending: _Pending[Any]) -> None:
         """One piece of work that raises does not undo its neighbours'."""

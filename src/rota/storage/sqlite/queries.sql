@@ -138,12 +138,17 @@ SELECT json_group_array(json_array(s.id)) AS "id,"
                         WHERE state = 'waiting' AND wanted_key = 'o/schedule ' || s.id
                           AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL));
 
+-- name: first_kin_seq
+-- The write lock is ours: whatever has this number or a later one until we commit is of this herd.
+SELECT coalesce(max(seq), 0) + 1 AS seq FROM {prefix}runs;
+
 -- name: insert_kin_runs
--- :run_ids is an object, so that nothing has to be parsed for each of them.
-INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
+-- :run_ids is an object, so that nothing has to be parsed for each of them. SQLite counts the rows
+-- itself: row_number() would keep all of them a second time.
+INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, missed_count, created_by)
-SELECT :first_seq + row_number() OVER () - 1, a.value, :job, :queue, :priority,
+SELECT a.value, :job, :queue, :priority,
        CASE WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END, :due_at, {now}, {now},
        :max_attempts, :timeout, :backoff, s.args, CASE WHEN :has_slot THEN 'schedule ' || s.id END,
        :concurrency_key, :concurrency_limit, :wanted_key, s.id, :cursor_at, :missed_count,
@@ -154,15 +159,15 @@ SELECT :first_seq + row_number() OVER () - 1, a.value, :job, :queue, :priority,
 INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, run_id,
        recorded_at)
 SELECT schedule_id, occurrence, occurrence, 1, 'fired', id, {now}
-  FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq;
+  FROM {prefix}runs WHERE seq >= :first_seq;
 
 -- name: take_kin_slots
 INSERT INTO {prefix}slots (key, number, owner_run)
-SELECT 'o/' || overlap_key, 1, seq FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq;
+SELECT 'o/' || overlap_key, 1, seq FROM {prefix}runs WHERE seq >= :first_seq;
 
 -- name: advance_kin
 UPDATE {prefix}schedules SET next_fire_at = :next_fire_at, last_fired_at = :cursor_at
- WHERE id IN (SELECT schedule_id FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq);
+ WHERE id IN (SELECT schedule_id FROM {prefix}runs WHERE seq >= :first_seq);
 
 ------------------------------------------------------------------------------------ enqueue
 
@@ -1132,7 +1137,7 @@ SELECT count(*) AS workers FROM {prefix}workers
 -- Older than its state's retention and not among the last of its job that wait or have ended.
 SELECT r.seq FROM {prefix}runs r
  WHERE r.state = :state AND r.finished_at < {now} - CAST(:age_seconds * 1000000 AS INTEGER)
-   AND r.state IN ('succeeded', 'dead', 'cancelled')
+   AND (r.state = 'succeeded' OR r.state = 'dead' OR r.state = 'cancelled')
    AND (SELECT count(*) FROM (SELECT 1 FROM {prefix}runs newer
                                WHERE newer.job = r.job AND newer.seq > r.seq
                                  AND newer.state <> 'queued' AND newer.state <> 'running'
@@ -1214,21 +1219,21 @@ SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, 
     SELECT * FROM (SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at,
                           finished_at, attempt, redo, progress, error, reason
                      FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+                    WHERE state = 'succeeded'
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS succeeded
     UNION ALL
     SELECT * FROM (SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at,
                           finished_at, attempt, redo, progress, error, reason
                      FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+                    WHERE state = 'dead'
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS dead
     UNION ALL
     SELECT * FROM (SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at,
                           finished_at, attempt, redo, progress, error, reason
                      FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+                    WHERE state = 'cancelled'
                       AND finished_at >= :since_at AND finished_at < :until_at
                     ORDER BY finished_at DESC LIMIT :limit) AS cancelled
 ) AS ended ORDER BY finished_at DESC LIMIT :limit;
@@ -1239,19 +1244,19 @@ SELECT seq, id, job, queue, state, schedule_id, occurrence, due_at, started_at, 
 SELECT seq, started_at, finished_at FROM (
     SELECT * FROM (SELECT seq, started_at, finished_at
                      FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+                    WHERE state = 'succeeded'
                       AND finished_at >= :from_at
                     ORDER BY finished_at LIMIT :limit) AS succeeded
     UNION ALL
     SELECT * FROM (SELECT seq, started_at, finished_at
                      FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+                    WHERE state = 'dead'
                       AND finished_at >= :from_at
                     ORDER BY finished_at LIMIT :limit) AS dead
     UNION ALL
     SELECT * FROM (SELECT seq, started_at, finished_at
                      FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                    WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+                    WHERE state = 'cancelled'
                       AND finished_at >= :from_at
                     ORDER BY finished_at LIMIT :limit) AS cancelled
 ) AS ended ORDER BY finished_at LIMIT :limit;
@@ -1322,18 +1327,15 @@ SELECT 'paused' AS state, count(*) AS runs
 -- name: count_ended
 SELECT 'succeeded' AS state, count(*) AS runs
   FROM (SELECT 1 FROM {prefix}runs INDEXED BY {prefix}runs_finished
-         WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
-           AND finished_at >= :since_at LIMIT :limit) AS succeeded
+         WHERE state = 'succeeded' AND finished_at >= :since_at LIMIT :limit) AS succeeded
 UNION ALL
 SELECT 'dead' AS state, count(*) AS runs
   FROM (SELECT 1 FROM {prefix}runs INDEXED BY {prefix}runs_finished
-         WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
-           AND finished_at >= :since_at LIMIT :limit) AS dead
+         WHERE state = 'dead' AND finished_at >= :since_at LIMIT :limit) AS dead
 UNION ALL
 SELECT 'cancelled' AS state, count(*) AS runs
   FROM (SELECT 1 FROM {prefix}runs INDEXED BY {prefix}runs_finished
-         WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
-           AND finished_at >= :since_at LIMIT :limit) AS cancelled;
+         WHERE state = 'cancelled' AND finished_at >= :since_at LIMIT :limit) AS cancelled;
 
 -- name: count_rare_runs
 -- For states that few runs are in: along the index of the state, whatever else is asked.
@@ -1476,7 +1478,7 @@ SELECT count(*) AS tokens,
 SELECT state, bucket, count(*) AS runs FROM (
     SELECT state, CAST((finished_at - :since_at) / (1000000 * :seconds) AS INTEGER) AS bucket
       FROM {prefix}runs
-     WHERE state IN ('succeeded', 'dead', 'cancelled')
+     WHERE (state = 'succeeded' OR state = 'dead' OR state = 'cancelled')
        AND finished_at >= :since_at AND finished_at < :until_at
 ) AS ended GROUP BY state, bucket;
 
@@ -1485,7 +1487,7 @@ SELECT job, state, bucket, count(*) AS runs, sum(took) AS seconds FROM (
     SELECT job, state, CAST((finished_at - :since_at) / (1000000 * :seconds) AS INTEGER) AS bucket,
            (finished_at - coalesce(started_at, finished_at)) / 1000000.0 AS took
       FROM {prefix}runs
-     WHERE state IN ('succeeded', 'dead', 'cancelled')
+     WHERE (state = 'succeeded' OR state = 'dead' OR state = 'cancelled')
        AND finished_at >= :since_at AND finished_at < :until_at
 ) AS ended GROUP BY job, state, bucket ORDER BY job, bucket LIMIT :limit;
 
@@ -1552,15 +1554,15 @@ SELECT v.job, v.seen_at FROM {prefix}job_versions v
 SELECT queue, count(*) AS runs, min(finished_at) AS first_at FROM (
     SELECT * FROM (
         SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                        WHERE state = 'succeeded' AND state IN ('succeeded', 'dead', 'cancelled')
+                        WHERE state = 'succeeded'
                           AND finished_at >= :since_at
                         ORDER BY finished_at DESC LIMIT :limit) AS succeeded
         UNION ALL SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                        WHERE state = 'dead' AND state IN ('succeeded', 'dead', 'cancelled')
+                        WHERE state = 'dead'
                           AND finished_at >= :since_at
                         ORDER BY finished_at DESC LIMIT :limit) AS dead
         UNION ALL SELECT * FROM (SELECT queue, finished_at FROM {prefix}runs INDEXED BY {prefix}runs_finished
-                        WHERE state = 'cancelled' AND state IN ('succeeded', 'dead', 'cancelled')
+                        WHERE state = 'cancelled'
                           AND finished_at >= :since_at
                         ORDER BY finished_at DESC LIMIT :limit) AS cancelled
     ) AS each ORDER BY finished_at DESC LIMIT :limit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -148,5 +149,11 @@ def _timed(values: tuple[Any, ...], instants: tuple[int, ...]) -> tuple[Any, ...
     timed = list(values)
     for place in instants:
         if timed[place] is not None:
-            timed[place] = EPOCH + timedelta(microseconds=timed[place])
+            timed[place] = _instant(timed[place])
     return tuple(timed)
+
+
+@lru_cache(maxsize=1_000)
+def _instant(microseconds: int) -> datetime:
+    """Made once where many rows are of one instant, as those of a bulk or a herd."""
+    return EPOCH + timedelta(microseconds=microseconds)

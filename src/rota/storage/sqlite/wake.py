@@ -25,7 +25,9 @@ POLL_SECONDS = 0.05
 # The file is written before the commit is synced and can be read: look until it can.
 LOOK_SECONDS = 0.001
 LOOKS = 500
-LOOKS_AFTER_OURS = 20
+# After a commit of ours the pauses grow to this: a busy process has other things to do.
+LONGER_SECONDS = 0.004
+LOOKS_AFTER_OURS = 6
 # One hint may stand for two commits of which only the first can be read yet, and a slow disk takes
 # its time: after each of these pauses there is one more look, unless there is a hint before.
 LATER_SECONDS = (0.02, 0.2, 2.0, 10.0)
@@ -95,6 +97,7 @@ class FileWatch:
     def _committed(self, left: int) -> bool:
         """True after a commit of another process. One hint may stand for a commit of ours and one
         of theirs that cannot be read yet, so after ours the looking goes on for a while."""
+        pause = LOOK_SECONDS
         while left > 0:
             left -= 1
             version = self._version()
@@ -105,8 +108,10 @@ class FileWatch:
                     self._seen_foreign = foreign
                     return True
                 left = min(left, LOOKS_AFTER_OURS)
-            if self._stopping.wait(LOOK_SECONDS):
+            if self._stopping.wait(pause):
                 return False
+            if left < LOOKS_AFTER_OURS:
+                pause = min(2 * pause, LONGER_SECONDS)
         return False
 
     def _version(self) -> int:
