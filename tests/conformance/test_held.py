@@ -17,7 +17,7 @@ from rota.errors import Unavailable
 from rota.flow.events import Events
 from rota.flow.rescue import Rescue
 from rota.flow.settle import HELD_SECONDS, Settler
-from rota.model.outcome import Outcome
+from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
 from rota.model.run import Claimed
 from rota.storage.postgres import connect
@@ -27,6 +27,7 @@ from tests.conformance.support import (
     LEASE,
     Place,
     VirtualClock,
+    all_runs,
     claim,
     enqueue_many,
     put_job,
@@ -249,3 +250,27 @@ def test_rescue_passes_over_what_a_client_holds(
     client.commit()
     rescue.step()
     assert state_of(store, runs[1]) == "cancelled"
+
+
+def test_nobody_passes_a_run_that_somebody_else_is_promoting(
+    store: Store, client: Any, clock: VirtualClock
+) -> None:
+    """A process that promotes was stopped, or its network was, before it came to the slot."""
+    put_schedule(store, overlap="queue", spread=timedelta(seconds=9))
+    clock.advance("10s")
+    tick(store)
+    clock.advance("10s")
+    store.promote(10)
+    (owner,) = claim(store)
+    tick(store)
+    clock.advance("10s")
+    tick(store)
+    store.settle([settle(owner, SUCCEEDED, retry=ONCE, max_lost=3)])
+    clock.advance("10s")
+    first, second = (run for run in all_runs(store) if run.state == "waiting")
+    client.execute("SELECT 1 FROM rota_data.runs WHERE seq = %s FOR UPDATE", [first.seq])
+    store.promote(10)
+    assert states(store, [first.id, second.id]) == ["waiting", "held"]
+    client.commit()
+    store.promote(10)
+    assert states(store, [first.id, second.id]) == ["queued", "held"]

@@ -444,14 +444,21 @@ INSERT INTO {prefix}slots (key, number, owner_run) VALUES (:key, :number, :seq);
 -- What held_runs, take_slot and admit_run do elsewhere, for many keys at once: the n-th run of a line
 -- gets the n-th free number, if that is not above what the run allows, and if every run before it
 -- got one. The lock on the head of a line is the lock of its key: who does not get it leaves the
--- line alone. An insert can still meet a process that saw no line at all; then the number is its.
+-- line alone. A fired run that is due and still waiting stands in line before those made after it:
+-- another process is bringing it on. An insert can still meet one that saw no line; then the number
+-- is its.
 WITH line AS MATERIALIZED (
     SELECT a.key, h.seq, h.size, h.place
       FROM unnest(:keys::text[]) AS a(key)
      CROSS JOIN LATERAL (
            SELECT seq, row_number() OVER (ORDER BY priority DESC, seq) AS place,
                   CASE WHEN wanted_key = 'c/' || concurrency_key THEN concurrency_limit ELSE 1 END AS size
-             FROM {prefix}runs WHERE state = 'held' AND wanted_key = a.key
+             FROM {prefix}runs AS r
+            WHERE state = 'held' AND wanted_key = a.key
+              AND NOT EXISTS (SELECT 1 FROM {prefix}runs AS w
+                               WHERE w.state = 'waiting' AND w.wanted_key = a.key AND w.seq < r.seq
+                                 AND w.attempt = 0 AND w.occurrence IS NOT NULL
+                                 AND w.retry_of IS NULL AND w.due_at <= (SELECT {now}))
             ORDER BY priority DESC, seq LIMIT :limit) AS h
 ), free AS MATERIALIZED (
     SELECT l.key, n.number, n.place
