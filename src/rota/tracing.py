@@ -120,11 +120,8 @@ def end_fire(span: Any, *, ours: bool) -> None:
     _isolated(span.end)
 
 
-def begin_attempt(run: Any) -> Any | None:
-    """The span of an attempt, the child of whatever made the run."""
-    own = tracer()
-    if own is None:
-        return None
+def begin_attempt(own: Any, run: Any) -> Any | None:
+    """The span of an attempt, by our tracer: the child of whatever made the run."""
     told = {
         "rota.job": run.job, "rota.queue": run.queue, "rota.run_id": run.id,
         "rota.attempt": run.attempt,

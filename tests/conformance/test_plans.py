@@ -205,10 +205,11 @@ def do_renew(store: Store, clock: VirtualClock) -> None:
 
 
 def do_settle(store: Store, clock: VirtualClock) -> None:
-    told = Outcome(kind="succeeded")
+    silent, telling = Outcome(kind="succeeded"), Outcome(kind="succeeded", result="1")
     runs = claim(store, 50)
     plain = [run for run in runs if not run.owns_slots]
-    store.settle([decide(run, told, retry=ONCE, max_lost=3) for run in plain])
+    ends = zip(plain, [silent, telling] * len(plain), strict=False)
+    store.settle([decide(run, told, retry=ONCE, max_lost=3) for run, told in ends])
     put_schedule(store, "delay", anchor="delay", priority=9)
     clock.advance("10s")
     tick(store)

@@ -133,6 +133,30 @@ def test_an_attempt_ends_once(store: Store, clock: VirtualClock, kind: str) -> N
     assert store.run(run_id) == before
 
 
+def test_successes_with_and_without_results_end_together_and_the_lost_ones_do_not(
+    store: Store, clock: VirtualClock
+) -> None:
+    enqueue_many(store, 6)
+    lost = claim(store)
+    clock.advance("31s")
+    rescue(store)
+    assert {run.attempt for run in claim(store)} == {2}
+    enqueue_many(store, 4)
+    first = claim(store)
+    clock.advance("5s")
+    told = [Outcome(kind="succeeded"), Outcome(kind="succeeded", result="1")]
+    ends = [
+        decide(run, told[place % 2], retry=ONCE, max_lost=3, ran_seconds=place + 0.25)
+        for place, run in enumerate([*first, *lost])
+    ]
+    assert {one.seq for one in store.settle(ends)} == {run.seq for run in first}
+    for place, run in enumerate(first):
+        row = store.run(run.id)
+        assert (row.state, row.result) == ("succeeded", told[place % 2].result)
+        assert row.started_at == clock() - timedelta(seconds=place + 0.25)
+    assert {store.run(run.id).state for run in lost} == {"running"}
+
+
 def test_of_two_attempts_in_one_call_the_later_counts(store: Store) -> None:
     run_id = enqueue(store)
     first = claim_one(store)

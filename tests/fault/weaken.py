@@ -16,7 +16,11 @@ WEAKENED: dict[str, Mapping[str, tuple[tuple[str, str], ...]]] = {
             ("AND state = 'running' AND attempt = :attempt", ""),
             ("r.state = 'running' AND r.attempt = a.attempt", "true"),
         ),
-        "running_first_attempts": (("AND attempt = 1 AND state = 'running'", ""),),
+        "lost_first_attempts": (("AND attempt = 1 AND state = 'running'", ""),),
+        "succeed_silent_runs": (
+            ("AND attempt = 1 AND state = 'running'", ""),
+            ("r.attempt = 1 AND r.state = 'running'", "true"),
+        ),
         "succeed_runs": (
             ("AND attempt = 1 AND state = 'running'", ""),
             ("r.attempt = 1 AND r.state = 'running'", "true"),

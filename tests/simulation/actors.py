@@ -261,8 +261,9 @@ class Process:
     def knows(self, seq: int, attempt: int) -> bool:
         """Whether it runs an attempt, or has an outcome of it to write."""
         unwritten = (*self.settler._pending, *self.settler._writing)
-        return (seq, attempt) in self.worker._executions or any(
-            (one.run.seq, one.run.attempt) == (seq, attempt) for one in unwritten
+        return any(
+            (one.run.seq, one.run.attempt) == (seq, attempt)
+            for one in (*self.worker._executions, *unwritten)
         )
 
     # Waking

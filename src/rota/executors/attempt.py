@@ -25,7 +25,7 @@ from rota.executors.context import Context
 from rota.executors.signatures import Handler
 from rota.model.duration import format_duration
 from rota.model.limits import ERROR_LENGTH, RESULT_BYTES, SECRET_LENGTH
-from rota.model.outcome import Outcome
+from rota.model.outcome import SUCCESS, Outcome
 from rota.model.redact import secret_values, shorten
 from rota.model.secrets import Secrets
 from rota.model.verdicts import Cancel, Retry, Snooze
@@ -33,7 +33,6 @@ from rota.tracing import within
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 LOGGER = logging.getLogger(__name__)
-SUCCEEDED = Outcome(kind="succeeded")
 FRAMES, LOCALS = 100, 100  # that are looked at for secrets
 
 
@@ -41,10 +40,19 @@ class Stopped(BaseException):
     """Raised in a child's main thread by SIGTERM, so that `finally` blocks run before the end."""
 
 
-def perform(find: Callable[[], Handler], context: Context) -> Outcome | None:
-    """Find the handler and call it here; None if it ended because it was asked to."""
+def perform_found(find: Callable[[], Handler], context: Context) -> Outcome | None:
+    """Find the handler, which may fail as it may, and call it here."""
     try:
         handler = find()
+    except BaseException as error:
+        context.close()
+        return judge_error(error, context.heard_stop)
+    return perform(handler, context)
+
+
+def perform(handler: Handler, context: Context) -> Outcome | None:
+    """Call the handler here; None if it ended because it was asked to."""
+    try:
         if context.span is None and context.trace is None:
             value = handler.call(context)
         else:
@@ -86,7 +94,7 @@ async def perform_async(call: Callable[[], Awaitable[Any]], context: Context) ->
 def judge(value: Any, stopped: bool) -> Outcome | None:
     """What a returned value means."""
     if value is None:
-        return None if stopped else SUCCEEDED
+        return None if stopped else SUCCESS
     match value:
         case Snooze():
             return Outcome(kind="snoozed", after=value.after)

@@ -45,14 +45,24 @@ _GUARD = threading.Lock()
 
 class Context:
     """One attempt, as its handler sees it. Made for every run, so what few handlers use (a logger,
-    an event to wait for) is made when it is asked for."""
+    an event to wait for) is made when it is asked for, and stands on the class until then."""
 
-    __slots__ = (
-        "_db", "_logger", "_on_stop", "_secrets", "_steps", "_stopped", "_storage", "_targets",
-        "args", "attempt", "correlation_id", "definition", "heard_stop", "in_child", "job",
-        "missed_count", "port", "queue", "run_id", "scheduled_at", "span", "stop_reason",
-        "stoppable", "stopped_at", "timeout", "trace", "waited", "waiting_since",
-    )  # fmt: skip
+    span: Any = None  # of this attempt, in the worker's process
+    stop_reason: StopReason | None = None  # set by `stop` alone
+    # True once the handler has seen that it should end. Others ask for `stop_reason`.
+    heard_stop = False
+    in_child = False  # true in a child process
+    stoppable = False  # true once something can end the handler by force
+    stopped_at = 0.0
+    waited = 0.0  # seconds for its turn, not of its timeout
+    waiting_since: float | None = None
+    _steps: Steps | None = None
+    _storage: Storage | None = None
+    _logger: logging.Logger | None = None
+    _stopped: threading.Event | None = None
+    _on_stop: list[Callable[[StopReason], None]] | None = None
+    _secrets: Secrets | None = None
+    _db: Any = None
 
     def __init__(
         self,
@@ -80,25 +90,9 @@ class Context:
         self.timeout = timeout
         self.missed_count = missed_count
         self.correlation_id = correlation_id
-        self.trace = trace  # the span of this attempt as text, and itself in the worker's process
-        self.span: Any = None
+        self.trace = trace  # the span as text
         self._targets = target
-        self._steps: Steps | None = None
-        self._storage: Storage | None = None
         self.port = port
-        self._logger: logging.Logger | None = None
-        self._stopped: threading.Event | None = None
-        self.stop_reason: StopReason | None = None  # set by `stop` alone
-        # True once the handler has seen that it should end. Others ask for `stop_reason`.
-        self.heard_stop = False
-        self._on_stop: list[Callable[[StopReason], None]] | None = None
-        self._secrets: Secrets | None = None
-        self._db: Any = None
-        self.in_child = False  # true in a child process
-        self.stoppable = False  # true once something can end the handler by force
-        self.stopped_at = 0.0
-        self.waited = 0.0  # seconds for its turn, not of its timeout
-        self.waiting_since: float | None = None
 
     # For handlers
 
@@ -241,8 +235,8 @@ class Context:
 
     def close(self) -> None:
         """Close what was opened. The handler's outcome stands even if that fails."""
-        db, self._db = self._db, None
-        if db is not None:
+        if (db := self._db) is not None:
+            self._db = None
             try:
                 db.close()
             except Exception as fault:

@@ -53,6 +53,8 @@ class Handler:
 
     def arguments(self, context: Context) -> dict[str, Any]:
         """Checked again, since the code may be newer than the enqueue; rich types made real."""
+        if not context.args and not self.signature.parameters:
+            return {} if self.context_name is None else {self.context_name: context}
         self.signature.check(context.job, context.args)
         arguments = dict(context.args)
         for name in self.rich:

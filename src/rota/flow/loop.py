@@ -45,6 +45,11 @@ class Loop:
         if not self._woken.is_set():
             self._woken.set()
 
+    @property
+    def woken(self) -> bool:
+        """Whether there is a next step without a pause, as far as anybody has asked for one."""
+        return self._woken.is_set()
+
     def stop(self, timeout: float | None = None) -> None:
         """Let the step under way end, then no more."""
         self.tell_stop()

@@ -27,7 +27,7 @@ from rota.flow.steps import AttemptSteps
 from rota.model.duration import format_duration
 from rota.model.job import Job
 from rota.model.limits import check_key
-from rota.model.outcome import Outcome
+from rota.model.outcome import SUCCESS, Outcome
 from rota.model.run import Claimed
 from rota.storage.protocol import Storage
 
@@ -68,10 +68,13 @@ class Owner:
 class Execution:
     """A run in this process, from its claim to its outcome."""
 
-    __slots__ = (
-        "announced", "claimed_at", "context", "finished", "has_slot", "job", "leased_at", "owner",
-        "returned", "run", "span", "started_at", "threadless", "timeout",
-    )  # fmt: skip
+    started_at: float | None = None  # monotonic, from the handler's start
+    span: Any = None  # while somebody wants traces
+    announced = False  # listeners know that it begins
+    has_slot = False
+    threadless = False  # its executor runs it without one of the worker's threads
+    finished = False  # its outcome is known
+    returned = False  # its handler no longer runs
 
     def __init__(
         self, run: Claimed, job: Job, owner: Owner, claimed_at: float | None = None
@@ -80,18 +83,11 @@ class Execution:
         self.timeout = run.timeout or job.timeout
         self.claimed_at = time.monotonic() if claimed_at is None else claimed_at
         self.leased_at = self.claimed_at  # its lease is at least this young
-        self.started_at: float | None = None  # monotonic, from the handler's start
-        self.span: Any = None  # while somebody wants traces
-        self.announced = False  # listeners know that it begins
-        self.has_slot = False
-        self.threadless = False  # its executor runs it without one of the worker's threads
-        self.finished = False  # its outcome is known
-        self.returned = False  # its handler no longer runs
         self.context = Context(
             definition=job,
             run_id=run.id,
             attempt=run.attempt,
-            args=_decode(run.args),
+            args=_decode(run.args) if run.args != "{}" else {},
             scheduled_at=run.occurrence or run.due_at,
             queue=run.queue,
             port=self._port,
@@ -111,19 +107,15 @@ class Execution:
         return self.started_at + self.context.waited + self.timeout.total_seconds()
 
     @property
-    def ran_seconds(self) -> float | None:
-        return None if self.started_at is None else time.monotonic() - self.started_at
-
-    @property
     def is_stuck(self) -> bool:
         late = self.context.stop_reason == "timed_out"
         return late and self.finished and not self.returned
 
-    def begin(self) -> None:
-        self.started_at = time.monotonic()
-        if self.span is None and (span := tracing.begin_attempt(self.run)) is not None:
-            self.span = self.context.span = span
-            self.context.trace = tracing.traceparent(span)
+    def begin(self, now: float) -> None:
+        self.started_at = now
+        if self.span is None and (own := tracing.tracer()) is not None:
+            self.span = self.context.span = span = tracing.begin_attempt(own, self.run)
+            self.context.trace = None if span is None else tracing.traceparent(span)
 
     def finish(self, outcome: Outcome) -> None:
         """The first outcome is written; every later one is dropped."""
@@ -134,32 +126,36 @@ class Execution:
         self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:
-        if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
-            # The row has the reason of who asked for it.
-            outcome = msgspec.structs.replace(outcome, reason=None)
-        try:
-            if outcome.tells:
-                outcome = outcome.shown(self.context.secrets)
-        except Exception as fault:  # an executor's answer that is no text
-            outcome = Outcome(kind="failed", error=f"the outcome could not be stored: {fault}")
+        if outcome is not SUCCESS and outcome.tells:
+            outcome = self._shown(outcome)
         if self.span is not None:
             tracing.end_attempt(self.span, outcome)
         self.owner.done(self, outcome)
 
+    def _shown(self, outcome: Outcome) -> Outcome:
+        if outcome.kind == "cancelled" and self.context.stop_reason == "cancelled":
+            # The row has the reason of who asked for it.
+            outcome = msgspec.structs.replace(outcome, reason=None)
+        try:
+            return outcome.shown(self.context.secrets)
+        except Exception as fault:  # an executor's answer that is no text
+            return Outcome(kind="failed", error=f"the outcome could not be stored: {fault}")
+
     def handler_returned(self, outcome: Outcome) -> None:
         """The slot is free when the handler is gone *and* the outcome is known."""
-        if self.owner.forks != _forks:
+        owner, context = self.owner, self.context
+        if owner.forks != _forks:
             end_fork(outcome)
-        self.context.close()
-        self.context.port = _gone  # else each would hold the other until a collection
-        with self.owner.guard:
+        context.close()
+        context.port = _gone  # else each would hold the other until a collection
+        with owner.guard:
             self.returned = True
             first, self.finished = not self.finished, True
         try:
             if first:
                 self._tell(outcome)
         finally:
-            self.owner.freed(self)
+            owner.freed(self)
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to end, by force where the executor can."""
@@ -243,7 +239,7 @@ def end_fork(outcome: Outcome) -> NoReturn:
 def execute(execution: Execution, body: Callable[[Context], Outcome]) -> None:
     """Call the executor in this thread. Whatever it raises is a failed attempt."""
     if execution.started_at is None:  # else it began when its executor was asked to start it
-        execution.begin()
+        execution.begin(time.monotonic())
     execution.owner.begun()
     try:
         outcome = body(execution.context)

@@ -23,7 +23,7 @@ from rota.flow.counters import Counters
 from rota.flow.events import Events, run_event
 from rota.model.history import ENDS
 from rota.model.job import Job
-from rota.model.outcome import Outcome, Settlement, settle
+from rota.model.outcome import Outcome, Settlement, settle, succeed
 from rota.model.retry import ONCE, Retry
 from rota.model.run import Claimed, Run
 from rota.model.transitions import TERMINAL
@@ -162,7 +162,7 @@ class Settler:
 
     def decide(self, run: Claimed, outcome: Outcome, ran_seconds: float | None) -> Settlement:
         if outcome.kind == "succeeded":  # whatever its retries
-            return settle(run, outcome, retry=ONCE, max_lost=self.max_lost, ran_seconds=ran_seconds)
+            return succeed(run, outcome, ran_seconds)
         return settle(
             run,
             outcome,

@@ -94,7 +94,7 @@ class Worker:
         }
         self.notes = Notes(storage)
         self.pace = Pace()
-        self._executions: dict[tuple[int, int], Execution] = {}
+        self._executions: dict[Execution, None] = {}  # in the order they came
         self._waiting: deque[Execution] = deque()
         self._lost: deque[int] = deque(maxlen=LOST_KEPT)  # begun here, and lost
         self._lock = threading.RLock()
@@ -116,6 +116,7 @@ class Worker:
             begun=settler.counters.begun,
             turned=self._watch_deadline,
         )
+        self._threaded: Job | None = None  # the last that wanted a thread: it is not asked again
         self._told_stuck = False
         self.claim = Claim(
             storage,
@@ -144,6 +145,7 @@ class Worker:
         if learn is not None:
             self.loops["learn"] = Loop("learn", learn.step)
             learn.wake, learn.learned = self.loops["learn"].wake, self._learned
+        self._claiming = self.loops["claim"]
         settler.on_put(self.loops["settle"].wake)
 
     def _learned(self) -> None:
@@ -158,7 +160,7 @@ class Worker:
 
     def executions(self) -> list[Execution]:
         with self._guard:
-            return list(self._executions.values())
+            return list(self._executions)
 
     def held(self) -> list[int]:
         """Runs that are ours: in hand, or ended with an outcome that is not written yet. What
@@ -200,8 +202,7 @@ class Worker:
             return
         prepared = [execution for execution in map(self._prepare, claimed) if execution]
         with self._guard:  # all of them before the first begins: they are renewed from now on
-            for execution in prepared:
-                self._executions[execution.run.seq, execution.run.attempt] = execution
+            self._executions.update(dict.fromkeys(prepared))
             self._waiting.extend(prepared)
 
     def _prepare(self, run: Claimed) -> Execution | None:
@@ -246,7 +247,8 @@ class Worker:
     def _begin(self, execution: Execution) -> Executor | None:
         """Begin a run that has a slot. Its executor, if a thread has to call that: one that can
         run a handler without a thread has `start(context, done)`, which is true if it does."""
-        if self.renew.runs_out(execution.leased_at):
+        now = time.monotonic()
+        if self.renew.runs_out(execution.leased_at, now):
             # This process slept, or its database is away or was busy for long: the run may be
             # somebody else's by now. What runs may go on beside a busy store; this has not begun.
             execution.stop("lost")
@@ -258,14 +260,17 @@ class Worker:
             executor = self.executors.get(execution.job.executor)
             if self.events.hears_starts:
                 self._announce(execution)
+            execution.begin(now)
+            if execution.job is self._threaded:
+                return executor
             if (start := getattr(executor, "start", None)) is not None:
-                execution.begin()
                 execution.threadless = True  # before it is: it may end at once
                 if start(execution.context, execution.handler_returned):
                     self._owner.begun()
                     self._watch_deadline(execution)
                     return None
                 execution.threadless = False
+            self._threaded = execution.job
         except RotaError as fault:  # not installed, or its package is broken
             execution.threadless = False  # whoever called us goes on to the next one
             execution.handler_returned(Outcome(kind="failed", error=str(fault)))
@@ -323,7 +328,8 @@ class Worker:
             while (execution := self._wait_for_turn(me)) is not None:
                 executor = self._begin(execution)
                 if executor is not None:
-                    self._watch_deadline(execution)
+                    if execution.timeout is not None:
+                        self._watch_deadline(execution)
                     execute(execution, executor.run)
         finally:
             with self._guard:
@@ -375,8 +381,9 @@ class Worker:
 
     def _done(self, execution: Execution, outcome: Outcome) -> None:
         """The first outcome of an execution; a lost one is settled by whoever has the lease."""
-        ran_seconds = execution.ran_seconds
-        if ran_seconds is not None:
+        ran_seconds = None
+        if execution.started_at is not None:
+            ran_seconds = time.monotonic() - execution.started_at
             self.pace.ended(ran_seconds)
         if outcome.kind != "lost":
             self.settler.put(execution.run, outcome, ran_seconds)
@@ -389,15 +396,19 @@ class Worker:
 
     def _freed(self, execution: Execution) -> None:
         with self._lock:
-            self._executions.pop((execution.run.seq, execution.run.attempt), None)
+            self._executions.pop(execution, None)
             self._busy -= execution.has_slot
             if self._stopping:
                 self._guard.notify_all()
         # A thread goes on to the next run by itself, as does who found that one need not begin.
         if execution.threadless:
             self._begin_waiting()
-        if len(self._waiting) <= self.pace.latest // 2 and self.free() > 0:
-            self.loops["claim"].wake()
+        if (
+            len(self._waiting) <= self.pace.latest // 2
+            and not self._claiming.woken
+            and self.free() > 0
+        ):
+            self._claiming.wake()
         if execution.context.stop_reason == "timed_out":
             self.loops["beat"].wake()
 
@@ -501,7 +512,7 @@ class Worker:
     def _wait_for_handlers(self, seconds: float | None) -> bool:
         with self._guard:
             return self._guard.wait_for(
-                lambda: all(one.finished for one in self._executions.values()), seconds
+                lambda: all(one.finished for one in self._executions), seconds
             )
 
     def _any_stoppable(self) -> bool:

@@ -20,6 +20,7 @@ from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.transitions import TERMINAL, TRANSITIONS
 
 RUNNING = TRANSITIONS["running"]
+SUCCEEDED = RUNNING["succeed"]
 AT_ONCE = timedelta(0)  # made once: it takes as long as the rest of a settlement
 
 # How an attempt can end. `snoozed` and `paused` are stored as `released`: neither is a failure.
@@ -56,6 +57,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             reason=None if self.reason is None else shorten(self.reason, REASON_LENGTH, secrets),
             result=None if self.result is None else redact_json(self.result, secrets),
         )
+
+
+SUCCESS = Outcome(kind="succeeded")  # of a handler that returned nothing
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,12 +102,12 @@ def settle(
 ) -> Settlement:
     """Decide what an outcome makes of its run. Cancel requests are honoured by storage, which
     alone sees the latest one: it turns a state that is not terminal into cancelled."""
+    if outcome.kind == "succeeded":
+        return succeed(run, outcome, ran_seconds)
     failures, lost, delay = run.failures, run.lost, AT_ONCE
-    if outcome.kind != "succeeded" and outcome.tells:
+    if outcome.tells:
         outcome = outcome.shown()  # also what did not come from a handler, such as a fault of ours
     match outcome.kind:
-        case "succeeded":
-            state = RUNNING["succeed"]
         case "cancelled":
             state = RUNNING["cancel"]
         case "failed" | "timed_out":
@@ -137,11 +141,24 @@ def settle(
         gives_back_slots=state in TERMINAL or outcome.kind == "snoozed",
         expired_only=outcome.kind == "lost",
         ran_seconds=ran_seconds,
+    )
+
+
+def succeed(run: Claimed, outcome: Outcome, ran_seconds: float | None) -> Settlement:
+    """What a success makes of its run, whatever its retries: the hot path."""
+    return Settlement(
+        run=run,
+        outcome=outcome,
+        state=SUCCEEDED,
+        failures=run.failures,
+        lost=run.lost,
+        gives_back_slots=True,
+        ran_seconds=ran_seconds,
         is_plain=(
-            state == RUNNING["succeed"]
-            and run.attempt == 1
+            run.attempt == 1
             and run.schedule_id is None
-            and not run.owns_slots
+            and run.overlap_key is None
+            and run.concurrency_key is None
         ),
     )
 

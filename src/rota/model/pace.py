@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 AHEAD_SECONDS = 0.1
-MOST_AHEAD = 2_000
+MOST_AHEAD = 6_000
 SHORTEST_LOOK = 0.01
 LONGEST_LOOK = 1.0
 QUICK_SECONDS = 0.0002

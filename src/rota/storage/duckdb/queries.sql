@@ -328,6 +328,15 @@ SELECT -priority AS place, due_at, seq FROM {prefix}runs
  WHERE state = 'queued' AND queue = :queue AND job IN (SELECT unnest(from_json_strict(:jobs, '["VARCHAR"]')))
  ORDER BY priority DESC, due_at, seq LIMIT :limit;
 
+-- name: pick_whole_runs
+-- pick_runs and claimed_runs at once, where one queue is open: its line is the order of all.
+SELECT seq, id, job, queue, attempt + 1 AS attempt, failures, lost, max_attempts, args, timeout,
+       backoff, overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+       cancel_requested_at, correlation_id, trace, priority
+  FROM {prefix}runs
+ WHERE state = 'queued' AND queue = :queue AND job IN (SELECT unnest(from_json_strict(:jobs, '["VARCHAR"]')))
+ ORDER BY priority DESC, due_at, seq LIMIT :limit;
+
 -- name: claim_runs
 UPDATE {prefix}runs
    SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = {now},
@@ -386,9 +395,25 @@ SELECT a.id, a.run_seq, a.attempt, a."at", a.level, a.text
 
 ------------------------------------------------------------------------------------- settle
 
--- name: running_first_attempts
-SELECT seq FROM {prefix}runs
- WHERE seq IN (SELECT unnest(from_json_strict(:seqs, '["BIGINT"]'))) AND attempt = 1 AND state = 'running';
+-- name: lost_first_attempts
+-- Those of :seqs that are somebody else's by now, or ended: hardly ever any.
+SELECT a.seq FROM (SELECT unnest(from_json_strict(:seqs, '["BIGINT"]')) AS seq) AS a
+ WHERE a.seq NOT IN (SELECT seq FROM {prefix}runs
+                      WHERE seq IN (SELECT unnest(from_json_strict(:seqs, '["BIGINT"]')))
+                        AND attempt = 1 AND state = 'running');
+
+-- name: succeed_silent_runs
+-- succeed_runs without results: an object of seconds by seq.
+UPDATE {prefix}runs AS r
+   SET state = 'succeeded', finished_at = {now}, result = NULL, error = NULL,
+       started_at = coalesce({now} - to_microseconds(CAST(a.ran_seconds * 1000000 AS BIGINT)),
+                             r.started_at),
+       reason = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.pause_requested_at IS NOT NULL
+                     THEN r.reason END,
+       pause_requested_at = NULL, lease_until = NULL
+  FROM (SELECT unnest(map_keys(told)) AS seq, unnest(map_values(told)) AS ran_seconds
+          FROM (SELECT from_json_strict(:ran_seconds, '"MAP(BIGINT, DOUBLE)"') AS told)) AS a
+ WHERE r.seq = a.seq AND r.attempt = 1 AND r.state = 'running';
 
 -- name: succeed_runs
 -- settle_runs for what most runs do: succeed at the first attempt and hold no slot.

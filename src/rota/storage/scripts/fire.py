@@ -138,7 +138,7 @@ class FireScript(ClaimScript):
 
         try:
             fired, claimed = self.engine.write("fire", work)
-            return Fired(fired.moved, fired.outcomes, tuple(map(rows.claimed, claimed)))
+            return Fired(fired.moved, fired.outcomes, tuple(rows.claimed_in_order(claimed)))
         except AlreadyFired:
             # Never seen unless somebody moved a cursor back by hand. One at a time, so that
             # only the schedule concerned pays for it.

@@ -56,20 +56,25 @@ class SettleScript(AdmitScript, DelayScript, ReactScript):
 
     def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
         """The hot path: what most runs do."""
-        seqs = [one.run.seq for one in plain]
+        silent = {one.run.seq: one.ran_seconds for one in plain if one.outcome.result is None}
+        telling = [one for one in plain if one.outcome.result is not None]
 
         def work(tx: Transaction) -> list[tuple[int]]:
-            # Nobody else writes meanwhile: what is still ours now is what will be updated.
-            ours = tx.tuples("running_first_attempts", seqs=seqs)
-            tx.columns(
-                "succeed_runs",
-                seq=seqs,
-                ran_seconds=[one.ran_seconds for one in plain],
-                result=[one.outcome.result for one in plain],
-            )
-            return ours
+            # Nobody else writes meanwhile: what is not ours now is not updated.
+            lost = tx.tuples("lost_first_attempts", seqs=[one.run.seq for one in plain])
+            if silent:
+                tx.tuples("succeed_silent_runs", ran_seconds=silent)
+            if telling:
+                tx.columns(
+                    "succeed_runs",
+                    seq=[one.run.seq for one in telling],
+                    ran_seconds=[one.ran_seconds for one in telling],
+                    result=[one.outcome.result for one in telling],
+                )
+            return lost
 
-        return [Settled(seq, SUCCEEDED) for (seq,) in self.engine.write("settle", work)]
+        lost = {seq for (seq,) in self.engine.write("settle", work)}
+        return [Settled(one.run.seq, SUCCEEDED) for one in plain if one.run.seq not in lost]
 
     def _settle(
         self,

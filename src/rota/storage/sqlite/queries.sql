@@ -274,6 +274,18 @@ SELECT json_group_array(json_array(-priority, due_at, seq)) AS "place,due,seq"
          WHERE state = 'queued' AND queue = :queue AND job IN (SELECT value FROM json_each(:jobs))
          ORDER BY priority DESC, due_at, seq LIMIT :limit);
 
+-- name: pick_whole_runs
+-- pick_runs and claimed_runs at once, where one queue is open: its line is the order of all.
+SELECT json_group_array(json_array(
+           seq, id, job, queue, attempt + 1, failures, lost, max_attempts, args, timeout, backoff,
+           overlap_key, concurrency_key, schedule_id, occurrence, due_at, missed_count,
+           cancel_requested_at, correlation_id, trace, priority))
+       AS "seq,id,job,queue,attempt,failures,lost,max_attempts,args,timeout,backoff,overlap_key,concurrency_key,schedule_id,occurrence,due_at,missed_count,cancel_requested_at,correlation_id,trace,priority"
+  FROM {prefix}runs
+ WHERE seq IN (SELECT seq FROM {prefix}runs
+                WHERE state = 'queued' AND queue = :queue AND job IN (SELECT value FROM json_each(:jobs))
+                ORDER BY priority DESC, due_at, seq LIMIT :limit);
+
 -- name: claim_runs
 UPDATE {prefix}runs
    SET state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = {now},
@@ -318,10 +330,23 @@ VALUES (:run_seq, :attempt, :at, :level, :text);
 
 ------------------------------------------------------------------------------------- settle
 
--- name: running_first_attempts
-SELECT json_group_array(json_array(seq)) AS "seq,"
-  FROM {prefix}runs
- WHERE seq IN (SELECT value FROM json_each(:seqs)) AND attempt = 1 AND state = 'running';
+-- name: lost_first_attempts
+-- Those of :seqs that are somebody else's by now, or ended: hardly ever any.
+SELECT json_group_array(json_array(value)) AS "seq,"
+  FROM json_each(:seqs) AS a
+ WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs
+                    WHERE seq = a.value AND attempt = 1 AND state = 'running');
+
+-- name: succeed_silent_runs
+-- succeed_runs without results: an object of seconds by seq, in which no row has to be parsed.
+UPDATE {prefix}runs
+   SET state = 'succeeded', finished_at = {now}, result = NULL, error = NULL,
+       started_at = coalesce({now} - CAST(a.value * 1000000 AS INTEGER), started_at),
+       reason = CASE WHEN cancel_requested_at IS NOT NULL OR pause_requested_at IS NOT NULL
+                     THEN reason END,
+       pause_requested_at = NULL, lease_until = NULL
+  FROM json_each(:ran_seconds) AS a
+ WHERE {prefix}runs.seq = CAST(a.key AS INTEGER) AND attempt = 1 AND state = 'running';
 
 -- name: succeed_runs
 -- settle_runs for what most runs do: succeed at the first attempt and hold no slot.
