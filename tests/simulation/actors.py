@@ -55,6 +55,8 @@ def hearer_of(job: str) -> Hearer | None:
 class Waker:
     """Stands where a loop's thread would be."""
 
+    woken = False
+
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self.wake = wake
 

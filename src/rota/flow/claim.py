@@ -14,7 +14,9 @@ from datetime import timedelta
 from rota.model.run import Claimed
 from rota.storage.protocol import Claimant, Fired, Storage
 
-BATCH = 3_000  # a claim has a price of its own, and handlers that end in no time share it
+BATCH = 1_000
+# Where a write keeps every other one waiting, few large ones keep them less.
+ONE_WRITER_BATCH = 3_000
 
 
 class Claim:
@@ -37,6 +39,7 @@ class Claim:
         self.storage, self.worker_id, self.queues, self.jobs = storage, worker_id, queues, jobs
         self.free, self.held, self.take, self.take_fired = free, held, take, take_fired
         self.lease, self.interval = lease, interval
+        self.batch = ONE_WRITER_BATCH if storage.one_writer else BATCH
         self.uncertain = False
         self.asked_at = 0.0
         self._turn = threading.Lock()
@@ -90,7 +93,7 @@ class Claim:
             # A claim whose answer was lost may have made runs ours: give them back, uncounted.
             self.storage.let_go_unknown(self.worker_id, self.held())
             self.uncertain = False
-        limit = min(self.free(), BATCH)
+        limit = min(self.free(), self.batch)
         if limit <= 0:
             return self.interval  # woken when a slot becomes free
         self.asked_at = time.monotonic()  # before: the leases are at least this young

@@ -31,6 +31,8 @@ PARTS = ("scheduler", "worker")
 WEB = "web"  # a part of a process, and none of the service: it only looks, and asks
 LOOP_STOP_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 0.02
+# After a start: first what is due, then what became due meanwhile, then what somebody left behind.
+PROMOTE_AFTER, ANSWER_AFTER, RESCUE_AFTER, PRUNE_AFTER = 0.05, 0.1, 0.2, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,16 +118,17 @@ class Service:
             lease=options.lease,
             monotonic=time.monotonic,
         )
+        prune = Prune(storage, retention=options.retention)
         self.loops: dict[str, Loop] = {}
         if options.housekeeping:
             self.loops = {
-                "promote": Loop("promote", promote.step),
-                "rescue": Loop("rescue", rescue.step),
-                "prune": Loop("prune", Prune(storage, retention=options.retention).step),
+                "promote": Loop("promote", promote.step, after=PROMOTE_AFTER),
+                "rescue": Loop("rescue", rescue.step, after=RESCUE_AFTER),
+                "prune": Loop("prune", prune.step, after=min(PRUNE_AFTER, prune.interval)),
             }
         if plan is not None and options.housekeeping:
             answer = Answer(storage, plan=plan, interval=interval)
-            self.loops["answer"] = Loop("answer", answer.step)
+            self.loops["answer"] = Loop("answer", answer.step, after=ANSWER_AFTER)
         if "scheduler" in options.parts:
             fire = Fire(
                 storage,

@@ -93,7 +93,6 @@ class Worker:
             "origin": origin,
         }
         self.notes = Notes(storage)
-        self.pace = Pace()
         self._executions: dict[Execution, None] = {}  # in the order they came
         self._waiting: deque[Execution] = deque()
         self._lost: deque[int] = deque(maxlen=LOST_KEPT)  # begun here, and lost
@@ -130,6 +129,7 @@ class Worker:
             lease=lease,
             interval=interval,
         )
+        self.pace = Pace(2 * self.claim.batch)
         self.renew = Renew(
             storage, executions=self.executions, unwritten=settler.unwritten, lease=lease
         )
@@ -145,7 +145,6 @@ class Worker:
         if learn is not None:
             self.loops["learn"] = Loop("learn", learn.step)
             learn.wake, learn.learned = self.loops["learn"].wake, self._learned
-        self._claiming = self.loops["claim"]
         settler.on_put(self.loops["settle"].wake)
 
     def _learned(self) -> None:
@@ -403,12 +402,10 @@ class Worker:
         # A thread goes on to the next run by itself, as does who found that one need not begin.
         if execution.threadless:
             self._begin_waiting()
-        if (
-            len(self._waiting) <= self.pace.latest // 2
-            and not self._claiming.woken
-            and self.free() > 0
-        ):
-            self._claiming.wake()
+        if len(self._waiting) <= self.pace.latest // 2:
+            claiming = self.loops["claim"]
+            if not claiming.woken and self.free() > 0:
+                claiming.wake()
         if execution.context.stop_reason == "timed_out":
             self.loops["beat"].wake()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 AHEAD_SECONDS = 0.1
-MOST_AHEAD = 6_000
+MOST_AHEAD = 2_000  # unless said otherwise
 SHORTEST_LOOK = 0.01
 LONGEST_LOOK = 1.0
 QUICK_SECONDS = 0.0002
@@ -13,7 +13,8 @@ class Pace:
     """What recent handlers would finish in AHEAD_SECONDS, and nothing while they are slow: a run
     in a worker's hands cannot be taken by one that is idle."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_ahead: int = MOST_AHEAD) -> None:
+        self.most_ahead = most_ahead
         self.total = 0
         self._mean = QUICK_SECONDS
         self._ended, self._busy = 0, 0.0
@@ -38,6 +39,7 @@ class Pace:
         elapsed = now - self._since
         if elapsed >= SHORTEST_LOOK and (self._ended or elapsed >= LONGEST_LOOK):
             slow = self._busy >= AHEAD_SECONDS * self._ended
-            self.latest = 0 if slow else min(MOST_AHEAD, int(self._ended / elapsed * AHEAD_SECONDS))
+            done = int(self._ended / elapsed * AHEAD_SECONDS)
+            self.latest = 0 if slow else min(self.most_ahead, done)
             self._ended, self._busy, self._since = 0, 0.0, now
         return self.latest

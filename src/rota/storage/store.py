@@ -117,6 +117,10 @@ class Store(
         return next(iter(get_close_matches(name.lower(), known, n=1)), None)
 
     @property
+    def one_writer(self) -> bool:
+        return self.engine.one_writer
+
+    @property
     def has_wake_channel(self) -> bool:
         return self.engine.has_wake_channel
 

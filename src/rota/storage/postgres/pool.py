@@ -32,7 +32,7 @@ class Pool:
     def begin(self) -> None:
         """With no connection; after a fork, too: ours are our parent's, who goes on using them."""
         self._changed = threading.Condition()
-        self._idle: list[tuple[float, Session]] = []  # the last one used is used first
+        self._idle: list[tuple[float, Session]] = []  # the last one used is at the end
         self._open = 0
 
     def lend(self) -> Lent:
@@ -56,7 +56,7 @@ class Pool:
                 if self._closed:
                     raise Unavailable("the store is closed")
                 while self._idle:
-                    _, connection = self._idle.pop()
+                    _, connection = self._idle.pop(self._place())
                     if connection.is_alive():
                         return connection
                     self._discard(connection)
@@ -76,8 +76,18 @@ class Pool:
                 self._changed.notify()
             raise
 
+    def _place(self) -> int:
+        """Of the one that this thread had last: its server process has at hand what a loop sends
+        again and again. Else the one that was used last by anybody."""
+        me = threading.get_ident()
+        for place in range(len(self._idle) - 1, -1, -1):
+            if self._idle[place][1].used_by == me:
+                return place
+        return -1
+
     def _give_back(self, connection: Session) -> None:
         now = time.monotonic()
+        connection.used_by = threading.get_ident()
         with self._changed:
             idle = (
                 connection.pgconn.transaction_status == TransactionStatus.IDLE

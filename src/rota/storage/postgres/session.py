@@ -59,6 +59,7 @@ class Session(psycopg.Connection[TupleRow]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.prepares = True  # False keeps plans out of the session: behind a pooler
+        self.used_by = 0  # the thread that had it last
         self.locally = b""  # what a transaction sets for itself, where the session keeps nothing
         self._uses: dict[bytes, int] = {}
         self._poll = select.poll()
