@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -120,6 +121,26 @@ def test_a_session_that_says_something_still_is_not_lent_again(
         connection.pgconn.enter_pipeline_mode()  # as when its send failed
     with engine._pool.lend() as other:
         assert other is not connection
+
+
+@pytest.mark.usefixtures("session")
+def test_a_thread_is_lent_the_session_that_it_had_last(store: Store) -> None:
+    """Its plans are there. Who had none gets the one that came back last."""
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    with pool.lend() as first, pool.lend() as second:
+        pass  # the inner one came back first
+    lent: list[Session] = []
+
+    def use() -> None:
+        with pool.lend() as session:
+            lent.append(session)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join(PATIENCE)
+    assert lent == [first]
+    with pool.lend() as mine:
+        assert mine is second
 
 
 # A session that strangers use, too

@@ -55,6 +55,23 @@ def fail() -> float:
     raise RuntimeError("broken")
 
 
+def test_a_first_step_that_can_wait_is_taken_when_somebody_asks(steps: Steps) -> None:
+    patient = Loop("test", steps, after=2 * PATIENCE)
+    patient.start()
+    assert not patient.woken
+    patient.wake()
+    steps.wait()
+    patient.stop(PATIENCE)
+
+
+def test_a_loop_that_waits_for_its_first_step_can_be_stopped(steps: Steps) -> None:
+    patient = Loop("test", steps, after=2 * PATIENCE)
+    patient.start()
+    patient.stop(PATIENCE)
+    assert not patient.alive
+    assert steps.taken.empty()
+
+
 def test_a_step_that_asks_for_no_pause_is_followed_at_once(loop: Loop, steps: Steps) -> None:
     steps.does = lambda: 0.0
     loop.start()
