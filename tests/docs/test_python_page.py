@@ -47,7 +47,9 @@ OF_SURFACES = {
 
 
 def public(of: object, without: Collection[str] = frozenset()) -> list[str]:
-    names = [name for name in dir(of) if not name.startswith("_")]
+    # What an object gets when it is made is declared on its class.
+    told = {*dir(of), *getattr(of, "__annotations__", ())}
+    names = sorted(name for name in told if not name.startswith("_"))
     assert set(without) <= set(names), set(without) - set(names)
     return [name for name in names if name not in without]
 

@@ -47,7 +47,19 @@ class Context:
     """One attempt, as its handler sees it. Made for every run, so what few handlers use (a logger,
     an event to wait for) is made when it is asked for, and stands on the class until then."""
 
-    span: Any = None  # of this attempt, in the worker's process
+    definition: Job
+    job: str
+    queue: str
+    run_id: str
+    attempt: int
+    args: dict[str, Any]
+    scheduled_at: datetime
+    timeout: timedelta | None
+    missed_count: int
+    correlation_id: str | None
+    trace: str | None  # the span of this attempt as text, and itself in the worker's process
+    port: Port
+    span: Any = None
     stop_reason: StopReason | None = None  # set by `stop` alone
     # True once the handler has seen that it should end. Others ask for `stop_reason`.
     heard_stop = False
@@ -90,7 +102,7 @@ class Context:
         self.timeout = timeout
         self.missed_count = missed_count
         self.correlation_id = correlation_id
-        self.trace = trace  # the span as text
+        self.trace = trace
         self._targets = target
         self.port = port
 
