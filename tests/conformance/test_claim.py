@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from rota.flow import claim as claiming
 from rota.model.run import Claimed
 from rota.storage.postgres.marks import LOOK_SECONDS, SLOW_SECONDS, Marks
 from rota.storage.postgres.store import PostgresStore
@@ -176,6 +177,30 @@ def test_runs_of_a_lost_answer_are_given_back(store: Store) -> None:
     assert states(store, [first, second, other]) == ["running", "queued", "running"]
     again = claim_one(store)
     assert (again.id, again.attempt, again.lost, again.failures) == (second, 2, 0, 0)
+
+
+def test_large_arguments_are_claimed_in_smaller_numbers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "CLAIM_BYTES", 10_000)
+    enqueue_many(store, 20, args=f'{{"text":"{"x" * 3_000}"}}')
+    enqueue_many(store, 20)
+    taken: list[list[Claimed]] = []
+    worker = claiming.Claim(
+        store,
+        "worker",
+        queues=(),
+        jobs=lambda: ["job"],
+        free=lambda: 10,
+        held=list,
+        take=taken.append,
+        take_fired=taken.append,
+        lease=LEASE,
+    )
+    while worker.step() == 0.0:
+        pass
+    # The first one knows nothing yet. The fifth has one large one, the last could take ten again.
+    assert [len(runs) for runs in taken] == [10, 3, 3, 3, 3, 9, 9]
 
 
 # Marks: a claim that begins where the last one ended

@@ -76,7 +76,7 @@ class Inline:
 
     def run(self, context: Context) -> Outcome:
         function = self.functions[context.job]
-        return conclude(perform(lambda: handler_of(function), context), context)
+        return conclude(perform(handler_of(function), context), context)
 
     def start(self, context: Context, done: Callable[[Outcome], None]) -> bool:
         done(self.run(context))
@@ -179,7 +179,8 @@ class Life:
         lost = [
             f"run {run_id} lost an attempt" for run_id, row in history.runs.items() if row["lost"]
         ]
-        return [str(one) for one in check(history)] + lost
+        idle = [] if history.by_attempt("end") else ["no handler ended"]
+        return [str(one) for one in check(history)] + lost + idle
 
     def _make_app(self, store: Any) -> rota.Rota:
         app = rota.Rota(

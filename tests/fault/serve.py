@@ -172,8 +172,8 @@ def make_app(database: str, notebook: Notebook, **settings: object) -> rota.Rota
         return perform(ctx, seconds)
 
     @app.job()
-    async def quick(ctx: rota.Context) -> str:
-        return perform(ctx, 0.0)
+    async def quick(ctx: rota.Context) -> None:  # has no result
+        perform(ctx, 0.0)
 
     @app.job()
     def keyed(ctx: rota.Context, key: str, seconds: float = 0.0) -> str:

@@ -156,7 +156,7 @@ def test_a_process_that_slept_does_not_take_its_sleep_for_a_busy_store(
         moment += 1.0
         renew.awake()
     moment += asleep
-    assert renew.runs_out(0.0, moment)  # whoever slept: what has not begun does not begin
+    assert renew.runs_out(0.0)  # whoever slept: what has not begun does not begin
     assert renew.overdue(0.0) is overdue
     renew.awake()  # now it knows, and does not forget it for leases of before
     assert renew.overdue(0.0) is overdue

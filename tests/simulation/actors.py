@@ -25,7 +25,7 @@ from rota.model.run import Run
 from rota.model.transitions import TERMINAL
 from tests.simulation.clock import SECOND
 from tests.simulation.history import Violation
-from tests.simulation.invariants import HEARD, token
+from tests.simulation.invariants import HEARD, result, token
 from tests.simulation.world import Actor
 
 if TYPE_CHECKING:
@@ -338,7 +338,8 @@ class Handler(Actor):
             kind = "succeeded"
         match kind:
             case "succeeded":
-                return Outcome(kind="succeeded", result=told)
+                told_well = result(self.context.run_id, self.context.attempt)
+                return Outcome(kind="succeeded", result=told_well)
             case "retry":
                 return Outcome(kind="failed", error=told, after=after)
             case "failed":

@@ -56,16 +56,17 @@ def fail() -> float:
 
 
 def test_a_first_step_that_can_wait_is_taken_when_somebody_asks(steps: Steps) -> None:
-    patient = Loop("test", steps, after=2 * PATIENCE)
+    patient = Loop("test", steps, after_seconds=2 * PATIENCE)
     patient.start()
     assert not patient.woken
     patient.wake()
     steps.wait()
     patient.stop(PATIENCE)
+    assert steps.taken.empty(), "it did not wait"
 
 
 def test_a_loop_that_waits_for_its_first_step_can_be_stopped(steps: Steps) -> None:
-    patient = Loop("test", steps, after=2 * PATIENCE)
+    patient = Loop("test", steps, after_seconds=2 * PATIENCE)
     patient.start()
     patient.stop(PATIENCE)
     assert not patient.alive

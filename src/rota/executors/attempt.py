@@ -40,16 +40,6 @@ class Stopped(BaseException):
     """Raised in a child's main thread by SIGTERM, so that `finally` blocks run before the end."""
 
 
-def perform_found(find: Callable[[], Handler], context: Context) -> Outcome | None:
-    """Find the handler, which may fail as it may, and call it here."""
-    try:
-        handler = find()
-    except BaseException as error:
-        context.close()
-        return judge_error(error, context.heard_stop)
-    return perform(handler, context)
-
-
 def perform(handler: Handler, context: Context) -> Outcome | None:
     """Call the handler here; None if it ended because it was asked to."""
     try:
@@ -67,6 +57,16 @@ def perform(handler: Handler, context: Context) -> Outcome | None:
         return judge_error(error, context.heard_stop)
     finally:
         context.close()
+
+
+def find_and_perform(find: Callable[[], Handler], context: Context) -> Outcome | None:
+    """The same for a handler that is still to be found: to import it may fail as a call may."""
+    try:
+        handler = find()
+    except BaseException as error:
+        context.close()
+        return judge_error(error, context.heard_stop)
+    return perform(handler, context)
 
 
 async def perform_async(call: Callable[[], Awaitable[Any]], context: Context) -> Outcome | None:

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from rota import errors
-from rota.executors.attempt import Stopped, perform_found
+from rota.executors.attempt import Stopped, find_and_perform
 from rota.executors.context import Context
 from rota.executors.folders import Folders
 from rota.executors.loading import Loader
@@ -163,7 +163,7 @@ class Child:
         try:
             self.apply_stop()  # it may have come before its call was taken up
             with self.loader.around(call.definition):
-                outcome = perform_found(find, context)
+                outcome = find_and_perform(find, context)
         except Stopped:  # it came while the attempt was being judged
             outcome = None
         finally:

@@ -83,10 +83,7 @@ class PythonExecutor:
                 return conclude(judge_error(error, context.heard_stop), context)
         if handler.is_async:
             return self._loop.run(lambda: handler.call(context), context)
-        outcome = perform(handler, context)
-        if outcome is not None and context.stop_reason is None:
-            return outcome
-        return conclude(outcome, context)
+        return conclude(perform(handler, context), context)
 
     def retire(self) -> None:
         """Code has changed: start afresh with new children."""

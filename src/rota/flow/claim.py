@@ -17,6 +17,8 @@ from rota.storage.protocol import Claimant, Fired, Storage
 BATCH = 1_000
 # Where a write keeps every other one waiting, few large ones keep them less.
 ONE_WRITER_BATCH = 3_000
+# Of arguments in one claim, as far as those of the last one tell.
+CLAIM_BYTES = 32_000_000
 
 
 class Claim:
@@ -40,6 +42,7 @@ class Claim:
         self.free, self.held, self.take, self.take_fired = free, held, take, take_fired
         self.lease, self.interval = lease, interval
         self.batch = ONE_WRITER_BATCH if storage.one_writer else BATCH
+        self._fitting = self.batch  # into CLAIM_BYTES
         self.uncertain = False
         self.asked_at = 0.0
         self._turn = threading.Lock()
@@ -93,7 +96,7 @@ class Claim:
             # A claim whose answer was lost may have made runs ours: give them back, uncounted.
             self.storage.let_go_unknown(self.worker_id, self.held())
             self.uncertain = False
-        limit = min(self.free(), self.batch)
+        limit = min(self.free(), self.batch, self._fitting)
         if limit <= 0:
             return self.interval  # woken when a slot becomes free
         self.asked_at = time.monotonic()  # before: the leases are at least this young
@@ -105,5 +108,7 @@ class Claim:
             self.uncertain = True  # whatever happened, runs may be ours that nobody holds
             raise
         if claimed:
+            mean_bytes = 1 + sum([len(run.args) for run in claimed]) // len(claimed)
+            self._fitting = max(1, CLAIM_BYTES // mean_bytes)
             self.take(claimed)
         return 0.0 if len(claimed) == limit else self.interval

@@ -26,11 +26,11 @@ LONGEST_PAUSE = 2.0  # work resumes within two seconds of the database's return
 
 
 class Loop:
-    """With `after` the first step waits for so many seconds: when a process starts, what can wait
+    """The first step waits for `after_seconds`: when a process starts, what can wait
     does not stand in the way of what is due. A wake ends that wait like any other."""
 
-    def __init__(self, name: str, step: Callable[[], float], *, after: float = 0.0) -> None:
-        self.name, self.step, self.after = name, step, after
+    def __init__(self, name: str, step: Callable[[], float], *, after_seconds: float = 0.0) -> None:
+        self.name, self.step, self.after_seconds = name, step, after_seconds
         self.failures = 0
         self.last_error: str | None = None
         self.stepped_at = time.monotonic()
@@ -69,8 +69,8 @@ class Loop:
         return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
-        if self.after > 0:
-            self._woken.wait(self.after)
+        if self.after_seconds > 0:
+            self._woken.wait(self.after_seconds)
         while not self._stopping.is_set():
             try:
                 self._take_turn()

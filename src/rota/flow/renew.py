@@ -68,16 +68,16 @@ class Renew:
             if kept[seq].cancel_requested:
                 one.stop("cancelled")
 
-    def runs_out(self, leased_at: float, now: float) -> bool:
+    def runs_out(self, leased_at: float) -> bool:
         """True when a lease may soon run out that was claimed or renewed then. The margin, a fifth
         of the lease, is the time to end handlers before other workers may begin."""
-        return now - leased_at > self._young_seconds
+        return self.monotonic() - leased_at > self._young_seconds
 
     def overdue(self, leased_at: float) -> bool:
         """Whether a handler must be stopped for that. Asks no database: it may be what is away."""
-        now = self.monotonic()
-        if not self.runs_out(leased_at, now):
+        if not self.runs_out(leased_at):
             return False
+        now = self.monotonic()
         # While one writer holds the whole store nobody can rescue: nothing has to be stopped. But
         # a process that stood still cannot tell a store that was busy from its own sleep.
         slept = self._sleeps(now) or leased_at < self.woke_at

@@ -111,8 +111,8 @@ class Execution:
         late = self.context.stop_reason == "timed_out"
         return late and self.finished and not self.returned
 
-    def begin(self, now: float) -> None:
-        self.started_at = now
+    def begin(self) -> None:
+        self.started_at = time.monotonic()
         if self.span is None and (own := tracing.tracer()) is not None:
             self.span = self.context.span = span = tracing.begin_attempt(own, self.run)
             self.context.trace = None if span is None else tracing.traceparent(span)
@@ -239,7 +239,7 @@ def end_fork(outcome: Outcome) -> NoReturn:
 def execute(execution: Execution, body: Callable[[Context], Outcome]) -> None:
     """Call the executor in this thread. Whatever it raises is a failed attempt."""
     if execution.started_at is None:  # else it began when its executor was asked to start it
-        execution.begin(time.monotonic())
+        execution.begin()
     execution.owner.begun()
     try:
         outcome = body(execution.context)

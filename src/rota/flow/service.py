@@ -31,8 +31,8 @@ PARTS = ("scheduler", "worker")
 WEB = "web"  # a part of a process, and none of the service: it only looks, and asks
 LOOP_STOP_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 0.02
-# After a start: first what is due, then what became due meanwhile, then what somebody left behind.
-PROMOTE_AFTER, ANSWER_AFTER, RESCUE_AFTER, PRUNE_AFTER = 0.05, 0.1, 0.2, 2.0
+# After a start what is due comes first: what somebody left behind can wait, and what is old longer.
+RESCUE_AFTER_SECONDS, PRUNE_AFTER_SECONDS = 0.2, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +122,15 @@ class Service:
         self.loops: dict[str, Loop] = {}
         if options.housekeeping:
             self.loops = {
-                "promote": Loop("promote", promote.step, after=PROMOTE_AFTER),
-                "rescue": Loop("rescue", rescue.step, after=RESCUE_AFTER),
-                "prune": Loop("prune", prune.step, after=min(PRUNE_AFTER, prune.interval)),
+                "promote": Loop("promote", promote.step),
+                "rescue": Loop("rescue", rescue.step, after_seconds=RESCUE_AFTER_SECONDS),
+                "prune": Loop(
+                    "prune", prune.step, after_seconds=min(PRUNE_AFTER_SECONDS, prune.interval)
+                ),
             }
         if plan is not None and options.housekeeping:
             answer = Answer(storage, plan=plan, interval=interval)
-            self.loops["answer"] = Loop("answer", answer.step, after=ANSWER_AFTER)
+            self.loops["answer"] = Loop("answer", answer.step)
         if "scheduler" in options.parts:
             fire = Fire(
                 storage,

@@ -45,6 +45,7 @@ LOOP_STOP_SECONDS = 10.0
 LOST_KEPT = 10_000
 STAND_BY_SECONDS = 0.002
 GIVE_BACK_SECONDS = 1.0
+CLAIMS_AHEAD = 2  # at most: while one is worked off the next one is on its way
 ATTEMPTS_SEEN = 500
 
 
@@ -115,7 +116,6 @@ class Worker:
             begun=settler.counters.begun,
             turned=self._watch_deadline,
         )
-        self._threaded: Job | None = None  # the last that wanted a thread: it is not asked again
         self._told_stuck = False
         self.claim = Claim(
             storage,
@@ -129,7 +129,7 @@ class Worker:
             lease=lease,
             interval=interval,
         )
-        self.pace = Pace(2 * self.claim.batch)
+        self.pace = Pace(CLAIMS_AHEAD * self.claim.batch)
         self.renew = Renew(
             storage, executions=self.executions, unwritten=settler.unwritten, lease=lease
         )
@@ -246,8 +246,7 @@ class Worker:
     def _begin(self, execution: Execution) -> Executor | None:
         """Begin a run that has a slot. Its executor, if a thread has to call that: one that can
         run a handler without a thread has `start(context, done)`, which is true if it does."""
-        now = time.monotonic()
-        if self.renew.runs_out(execution.leased_at, now):
+        if self.renew.runs_out(execution.leased_at):
             # This process slept, or its database is away or was busy for long: the run may be
             # somebody else's by now. What runs may go on beside a busy store; this has not begun.
             execution.stop("lost")
@@ -259,17 +258,14 @@ class Worker:
             executor = self.executors.get(execution.job.executor)
             if self.events.hears_starts:
                 self._announce(execution)
-            execution.begin(now)
-            if execution.job is self._threaded:
-                return executor
             if (start := getattr(executor, "start", None)) is not None:
+                execution.begin()
                 execution.threadless = True  # before it is: it may end at once
                 if start(execution.context, execution.handler_returned):
                     self._owner.begun()
                     self._watch_deadline(execution)
                     return None
                 execution.threadless = False
-            self._threaded = execution.job
         except RotaError as fault:  # not installed, or its package is broken
             execution.threadless = False  # whoever called us goes on to the next one
             execution.handler_returned(Outcome(kind="failed", error=str(fault)))
@@ -327,8 +323,7 @@ class Worker:
             while (execution := self._wait_for_turn(me)) is not None:
                 executor = self._begin(execution)
                 if executor is not None:
-                    if execution.timeout is not None:
-                        self._watch_deadline(execution)
+                    self._watch_deadline(execution)
                     execute(execution, executor.run)
         finally:
             with self._guard:

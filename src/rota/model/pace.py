@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 AHEAD_SECONDS = 0.1
-MOST_AHEAD = 2_000  # unless said otherwise
 SHORTEST_LOOK = 0.01
 LONGEST_LOOK = 1.0
 QUICK_SECONDS = 0.0002
@@ -13,7 +12,7 @@ class Pace:
     """What recent handlers would finish in AHEAD_SECONDS, and nothing while they are slow: a run
     in a worker's hands cannot be taken by one that is idle."""
 
-    def __init__(self, most_ahead: int = MOST_AHEAD) -> None:
+    def __init__(self, most_ahead: int) -> None:
         self.most_ahead = most_ahead
         self.total = 0
         self._mean = QUICK_SECONDS

@@ -20,6 +20,7 @@ from rota.storage.postgres.session import Session
 # How long a thread waits for another one's connection, and how long an unused one stays open.
 WAIT_SECONDS = 30.0
 IDLE_SECONDS = 300.0
+OWN_AMONG = 3  # of the idle ones a thread looks for its own
 
 
 class Pool:
@@ -78,9 +79,10 @@ class Pool:
 
     def _place(self) -> int:
         """Of the one that this thread had last: its server process has at hand what a loop sends
-        again and again. Else the one that was used last by anybody."""
+        again and again. Else the one that was used last by anybody. Only among the last few, so
+        that those that a quiet process does not need grow old and are closed."""
         me = threading.get_ident()
-        for place in range(len(self._idle) - 1, -1, -1):
+        for place in range(-1, -1 - min(OWN_AMONG, len(self._idle)), -1):
             if self._idle[place][1].used_by == me:
                 return place
         return -1

@@ -453,12 +453,13 @@ WITH line AS MATERIALIZED (
      CROSS JOIN LATERAL (
            SELECT seq, row_number() OVER (ORDER BY priority DESC, seq) AS place,
                   CASE WHEN wanted_key = 'c/' || concurrency_key THEN concurrency_limit ELSE 1 END AS size
-             FROM {prefix}runs AS r
+             FROM {prefix}runs
             WHERE state = 'held' AND wanted_key = a.key
-              AND NOT EXISTS (SELECT 1 FROM {prefix}runs AS w
-                               WHERE w.state = 'waiting' AND w.wanted_key = a.key AND w.seq < r.seq
-                                 AND w.attempt = 0 AND w.occurrence IS NOT NULL
-                                 AND w.retry_of IS NULL AND w.due_at <= (SELECT {now}))
+              AND seq < coalesce((SELECT seq FROM {prefix}runs
+                                   WHERE state = 'waiting' AND wanted_key = a.key AND attempt = 0
+                                     AND occurrence IS NOT NULL AND retry_of IS NULL
+                                     AND due_at <= (SELECT {now})
+                                   ORDER BY seq LIMIT 1), 9223372036854775807)
             ORDER BY priority DESC, seq LIMIT :limit) AS h
 ), free AS MATERIALIZED (
     SELECT l.key, n.number, n.place
