@@ -23,6 +23,7 @@ from tests.conformance.support import (
     claim_one,
     enqueue,
     enqueue_many,
+    new_run,
     put_job,
     put_schedule,
     settle,
@@ -183,7 +184,7 @@ def test_large_arguments_are_claimed_in_smaller_numbers(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "CLAIM_BYTES", 10_000)
-    enqueue_many(store, 20, args=f'{{"text":"{"x" * 3_000}"}}')
+    store.enqueue([new_run(args=f'{{"text":"{"x" * 3_000}"}}') for _ in range(20)])
     enqueue_many(store, 20)
     taken: list[list[Claimed]] = []
     worker = claiming.Claim(

@@ -154,6 +154,8 @@ class Campaign:
     def freeze(self, place: int) -> Child:
         child = self.children[place]
         child.signal(signal.SIGSTOP)
+        # It is told by another process, and its threads stop one by one.
+        until(lambda: not child.alive or is_frozen(child.pid), "it stands still", REST_SECONDS)
         self.notebook.write("frozen", process=child.name)
         return child
 
@@ -250,6 +252,14 @@ class Campaign:
                 if file.is_file():
                     tar.add(file, arcname=file.name)
         return target
+
+
+def is_frozen(pid: int) -> bool:
+    tasks = Path(f"/proc/{pid}/task")
+    if not tasks.exists():  # gone, or no Linux
+        return True
+    states = [(one / "stat").read_text().rpartition(")")[2].split()[0] for one in tasks.iterdir()]
+    return set(states) == {"T"}
 
 
 def until(reached: Callable[[], bool], what: str, seconds: float) -> None:

@@ -53,7 +53,9 @@ STATEMENTS = {"one", "all", "many", "tuples", "columns", "changed", "text", "sav
 NAMED_BY_CALLERS = {"statement": {"resume_run"}, "action": {"record_action"}}
 # What is said to the session or about the transaction changes no row.
 CONTROL = re.compile(
-    r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|PRAGMA|LISTEN|NOTIFY|SELECT pg_notify)", re.I
+    r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|PRAGMA|LISTEN|NOTIFY"
+    r"|SELECT (pg_notify|set_config))",
+    re.I,
 )
 
 

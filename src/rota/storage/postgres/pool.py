@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from threading import get_ident
 from weakref import WeakSet
 
 from psycopg.pq import PipelineStatus, TransactionStatus
@@ -81,7 +82,7 @@ class Pool:
         """Of the one that this thread had last: its server process has at hand what a loop sends
         again and again. Else the one that was used last by anybody. Only among the last few, so
         that those that a quiet process does not need grow old and are closed."""
-        me = threading.get_ident()
+        me = get_ident()
         for place in range(-1, -1 - min(OWN_AMONG, len(self._idle)), -1):
             if self._idle[place][1].used_by == me:
                 return place
@@ -89,7 +90,7 @@ class Pool:
 
     def _give_back(self, connection: Session) -> None:
         now = time.monotonic()
-        connection.used_by = threading.get_ident()
+        connection.used_by = get_ident()
         with self._changed:
             idle = (
                 connection.pgconn.transaction_status == TransactionStatus.IDLE
