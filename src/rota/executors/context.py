@@ -57,9 +57,9 @@ class Context:
     timeout: timedelta | None
     missed_count: int
     correlation_id: str | None
-    trace: str | None  # the span of this attempt as text, and itself in the worker's process
     port: Port
-    span: Any = None
+    trace: str | None  # the span of this attempt as text
+    span: Any = None  # and itself, in the worker's process
     stop_reason: StopReason | None = None  # set by `stop` alone
     # True once the handler has seen that it should end. Others ask for `stop_reason`.
     heard_stop = False

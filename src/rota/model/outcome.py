@@ -17,10 +17,9 @@ from rota.model.redact import redact_json, redact_text, shorten
 from rota.model.retry import Retry
 from rota.model.run import Claimed
 from rota.model.secrets import NO_SECRETS, Secrets
-from rota.model.transitions import TERMINAL, TRANSITIONS
+from rota.model.transitions import SUCCEEDED, TERMINAL, TRANSITIONS
 
 RUNNING = TRANSITIONS["running"]
-SUCCEEDED = RUNNING["succeed"]
 AT_ONCE = timedelta(0)  # made once: it takes as long as the rest of a settlement
 
 # How an attempt can end. `snoozed` and `paused` are stored as `released`: neither is a failure.
