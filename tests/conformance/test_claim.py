@@ -9,7 +9,7 @@ import pytest
 
 from rota.flow import claim as claiming
 from rota.model.run import Claimed
-from rota.storage.postgres.marks import LOOK_SECONDS, SLOW_SECONDS, Marks
+from rota.storage.postgres.marks import LOOK_SECONDS, SLOW_LOOKS, SLOW_SECONDS, Marks
 from rota.storage.postgres.store import PostgresStore
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -211,7 +211,7 @@ def test_large_arguments_are_claimed_in_smaller_numbers(
 def marked(store: Store) -> PostgresStore:
     if not isinstance(store, PostgresStore):
         pytest.skip("only PostgreSQL keeps what an open snapshot may still see")
-    store._marks._slow, store._marks._looked_at = True, float("inf")
+    store._marks._slow_looks, store._marks._looked_at = SLOW_LOOKS, float("inf")
     return store
 
 
@@ -243,10 +243,18 @@ def test_a_run_before_the_mark_is_found_by_the_next_look_from_the_head(
     assert ids(claim(marked)) == [early]
 
 
-def test_marks_are_used_after_a_slow_look_only() -> None:
+def test_marks_are_used_after_slow_looks_in_a_row_only() -> None:
     marks = Marks()
-    marks.looked([], SLOW_SECONDS / 2, now=0.0)
-    assert not marks.usable(0.1)
-    marks.looked([], SLOW_SECONDS * 2, now=1.0)
-    assert marks.usable(1.0 + LOOK_SECONDS / 2)
-    assert not marks.usable(1.0 + LOOK_SECONDS)
+    for now in range(SLOW_LOOKS - 1):
+        marks.looked([], SLOW_SECONDS * 2, now=now)
+        assert not marks.usable(now + 0.1)
+    marks.looked([], SLOW_SECONDS / 2, now=10.0)
+    for now in range(20, 20 + SLOW_LOOKS):
+        assert not marks.usable(now)
+        marks.looked([], SLOW_SECONDS * 2, now=now)
+    assert marks.usable(now + LOOK_SECONDS / 2)
+    assert not marks.usable(now + LOOK_SECONDS)
+    marks.looked([], SLOW_SECONDS * 2, now=30.0)  # one more keeps them
+    assert marks.usable(30.1)
+    marks.looked([], SLOW_SECONDS / 2, now=31.0)
+    assert not marks.usable(31.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,7 @@ class Service:
             restarted=self.wake_schedulers,
             counters=counters,
         )
+        line = threading.Lock()  # of those who ask little: beside them the worker begins at once
         self.worker: Worker | None = None
         if "worker" in options.parts:
             self.worker = Worker(
@@ -109,6 +111,7 @@ class Service:
                 interval=interval,
                 on_stuck=on_stuck,
                 learn=self._learn(jobs, foreign, options.target),
+                line=line,
             )
         promote = Promote(storage, promoted=self.wake_workers, interval=interval)
         rescue = Rescue(
@@ -122,7 +125,7 @@ class Service:
         self.loops: dict[str, Loop] = {}
         if options.housekeeping:
             self.loops = {
-                "promote": Loop("promote", promote.step),
+                "promote": Loop("promote", promote.step, line=line),
                 "rescue": Loop("rescue", rescue.step, after_seconds=RESCUE_AFTER_SECONDS),
                 "prune": Loop(
                     "prune", prune.step, after_seconds=min(PRUNE_AFTER_SECONDS, prune.interval)
@@ -130,7 +133,7 @@ class Service:
             }
         if plan is not None and options.housekeeping:
             answer = Answer(storage, plan=plan, interval=interval)
-            self.loops["answer"] = Loop("answer", answer.step)
+            self.loops["answer"] = Loop("answer", answer.step, line=line)
         if "scheduler" in options.parts:
             fire = Fire(
                 storage,
@@ -145,7 +148,7 @@ class Service:
                 look_ahead=LOOK_AHEAD_SECONDS,
                 counters=counters,
             )
-            self.loops["fire"] = Loop("fire", fire.step)
+            self.loops["fire"] = Loop("fire", fire.step, line=line)
         self._unlisten: Callable[[], None] = lambda: None
 
     def _learn(

@@ -1,9 +1,9 @@
 """Where to begin a claim while a long transaction keeps dead entries in the index.
 
 PostgreSQL cannot remove what an open snapshot may still see. A claim that begins at the head of its
-line then steps over every run that ended since that snapshot was taken: 0.4 ms become 50. So when a
-look from the head was slow, the next claims begin where the last ones ended, and look from the head
-once a second: a run that lies before the mark (let go, or admitted late) waits that long at most.
+line then steps over every run that ended since that snapshot was taken: 0.4 ms become 50. So when
+looks from the head were slow, the next claims begin where the last ones ended, and look from the
+head once a second: a run that lies before the mark (let go, or admitted late) waits that long at most.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from rota.model.run import Claimed
 
 SLOW_SECONDS = 0.004
 SLOW_SECONDS_PER_RUN = 0.0001
+# In a row. One or two are slow for other reasons: a connection and a plan that are new, a machine
+# on which many processes start at once; and to begin at marks takes a plan of its own.
+SLOW_LOOKS = 3
 LOOK_SECONDS = 1.0
 # Clocks of other processes, and transactions that commit a little later than they began.
 MARGIN = timedelta(milliseconds=200)
@@ -28,27 +31,28 @@ class Marks:
 
     def __init__(self) -> None:
         self._marks: dict[str, dict[int, datetime]] = {}
-        self._slow = False
+        self._slow_looks = 0
         self._looked_at = float("-inf")
 
     def usable(self, now: float) -> bool:
         """False when this claim has to begin at the head."""
         few = sum(map(len, self._marks.values())) <= MOST_MARKS
-        return self._slow and few and now - self._looked_at < LOOK_SECONDS
+        return self.slow and few and now - self._looked_at < LOOK_SECONDS
 
     @property
     def slow(self) -> bool:
-        """Whether the last look from the head was: nobody else should take one on the way."""
-        return self._slow
+        """Whether looks from the head are: nobody else should take one on the way."""
+        return self._slow_looks >= SLOW_LOOKS
 
     def looked(self, claimed: Sequence[Claimed], seconds: float, now: float) -> None:
         """A claim from the head took this long."""
-        was_slow = self._slow
-        self._slow = seconds > SLOW_SECONDS + SLOW_SECONDS_PER_RUN * len(claimed)
+        was_slow = self.slow
+        too_long = seconds > SLOW_SECONDS + SLOW_SECONDS_PER_RUN * len(claimed)
+        self._slow_looks = self._slow_looks + 1 if too_long else 0
         self._looked_at = now
         if not was_slow:
             self._marks.clear()  # what was learned in an earlier such time
-        if self._slow:
+        if self.slow:
             self.claimed(claimed)
 
     def claimed(self, claimed: Sequence[Claimed]) -> None:

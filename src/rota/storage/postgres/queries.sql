@@ -637,18 +637,23 @@ SELECT * FROM unnest(:run_seq::bigint[], :attempt::integer[], :at::timestamptz[]
 
 -- name: succeed_runs
 -- settle_runs for what most runs do: succeed at the first attempt and hold no slot. The CASE also
--- keeps the planner from the index of running rows, which is full of dead entries under load.
-WITH t AS MATERIALIZED (SELECT {now} AS now)
-UPDATE {prefix}runs AS r
-   SET state = 'succeeded', finished_at = t.now, result = a.result, error = NULL,
-       started_at = coalesce(t.now - make_interval(secs => a.ran_seconds), r.started_at),
-       reason = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.pause_requested_at IS NOT NULL
-                     THEN r.reason END,
-       pause_requested_at = NULL, lease_until = NULL
-  FROM t, unnest((SELECT :seq::bigint[]), (SELECT :ran_seconds::float8[]), (SELECT :result::json[]))
-          AS a(seq, ran_seconds, result)
- WHERE r.seq = a.seq AND CASE WHEN r.attempt = 1 AND r.state = 'running' THEN true ELSE false END
-RETURNING r.seq;
+-- keeps the planner from the index of running rows, which is full of dead entries under load. The
+-- answer names those that did, unless all of them did.
+WITH t AS MATERIALIZED (SELECT {now} AS now),
+done AS (
+    UPDATE {prefix}runs AS r
+       SET state = 'succeeded', finished_at = t.now, result = a.result, error = NULL,
+           started_at = coalesce(t.now - make_interval(secs => a.ran_seconds), r.started_at),
+           reason = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.pause_requested_at IS NOT NULL
+                         THEN r.reason END,
+           pause_requested_at = NULL, lease_until = NULL
+      FROM t, unnest((SELECT :seq::bigint[]), (SELECT :ran_seconds::float8[]),
+                     (SELECT :result::json[])) AS a(seq, ran_seconds, result)
+     WHERE r.seq = a.seq AND CASE WHEN r.attempt = 1 AND r.state = 'running' THEN true ELSE false END
+    RETURNING r.seq
+)
+SELECT CASE WHEN count(*) < cardinality(:seq::bigint[]) THEN coalesce(array_agg(seq), '{}') END
+  FROM done;
 
 -- name: settle_runs
 -- Fenced by the attempt number: a worker that lost its lease matches no row and drops its result.

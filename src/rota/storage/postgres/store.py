@@ -92,16 +92,18 @@ class PostgresStore(Store):
 
     def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
         """One statement, which is the whole transaction."""
-        told = {
-            "seq": [one.run.seq for one in plain],
+        seqs = [one.run.seq for one in plain]
+        told: dict[str, object] = {
+            "seq": seqs,
             "ran_seconds": [one.ran_seconds for one in plain],
             "result": [one.outcome.result for one in plain],
         }
         if self.engine.pooled:  # sent alone it would wait for a held row without an end
-            answers = self.engine.write("settle", lambda tx: tx.tuples("succeed_runs", **told))
+            answer = self.engine.write("settle", lambda tx: tx.tuples("succeed_runs", **told))
         else:
-            answers = self.engine.single_tuples("settle", "succeed_runs", **told)
-        return [Settled(seq, SUCCEEDED) for (seq,) in answers]
+            answer = self.engine.single_tuples("settle", "succeed_runs", **told)
+        ((some,),) = answer
+        return [Settled(seq, SUCCEEDED) for seq in (seqs if some is None else some)]
 
     def held_elsewhere(self, settlements: Sequence[Settlement]) -> set[int]:
         asked = {

@@ -26,7 +26,7 @@ SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
 -- Compare-and-set of the cursor, the comparing half: one that has moved was fired by another
 -- process, or somebody edited the schedule, and nothing is inserted. A plan that was made ahead waits
 -- if the clock was set back.
-SELECT json_group_array(json_array(s.id)) AS "id,"
+SELECT json_group_array(s.id) AS "id,"
   FROM json_each(:rows) AS a JOIN {prefix}schedules AS s ON s.id = a.value ->> 0
  WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = a.value ->> 1
    AND s.revision = a.value ->> 2 AND s.next_fire_at <= {now};
@@ -55,7 +55,7 @@ SELECT last.seq + n AS seq FROM last, numbers;
 -- name: busy_keys
 -- A key that somebody already waits for is not free: the line is first in, first out. A fired run
 -- whose jitter or spread has not passed, or that nobody promoted yet, stands in line as well.
-SELECT json_group_array(json_array(k.value)) AS "key,"
+SELECT json_group_array(k.value) AS "key,"
   FROM json_each(:keys) AS k
  WHERE EXISTS (SELECT 1 FROM {prefix}slots WHERE key = k.value AND number = 1)
     OR EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held' AND wanted_key = k.value)
@@ -108,7 +108,7 @@ ON CONFLICT (schedule_id, occurrence) DO NOTHING;
 
 -- name: due_kin
 -- All schedules of which one plan says what becomes of them.
-SELECT json_group_array(json_array(id)) AS "id,"
+SELECT json_group_array(id) AS "id,"
   FROM (SELECT id FROM {prefix}schedules
          WHERE enabled = 1 AND paused = 0 AND next_fire_at = :next_fire_at AND revision = :revision
            AND job = :job AND kind = :kind AND expr = :expr AND timezone = :timezone AND dst = :dst
@@ -119,12 +119,13 @@ SELECT json_group_array(json_array(id)) AS "id,"
            AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit
            AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
            AND priority IS :priority AND retry IS :retry
-           AND CASE WHEN json_valid(args) THEN json_type(args) = 'object' END
+           AND (args = '{}' OR CASE WHEN json_valid(args) THEN json_type(args) = 'object' END)
          ORDER BY id LIMIT :limit);
 
 -- name: free_kin
--- standing_cursors and busy_keys of a herd; what the ledger knows already needs more than this.
-SELECT json_group_array(json_array(s.id)) AS "id,"
+-- standing_cursors and busy_keys of a herd; what the ledger knows already needs more than this. Whether
+-- anybody is in line at all is asked once: most often nobody is, and then for none of them.
+SELECT json_group_array(s.id) AS "id,"
   FROM json_each(:ids) AS a CROSS JOIN {prefix}schedules AS s ON s.id = a.value
  WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at AND s.revision = :revision
    AND s.next_fire_at <= {now}
@@ -132,11 +133,13 @@ SELECT json_group_array(json_array(s.id)) AS "id,"
                     WHERE schedule_id = s.id AND occurrence = :cursor_at)
    AND (NOT :has_slot
         OR NOT EXISTS (SELECT 1 FROM {prefix}slots WHERE key = 'o/schedule ' || s.id AND number = 1)
-       AND NOT EXISTS (SELECT 1 FROM {prefix}runs
-                        WHERE state = 'held' AND wanted_key = 'o/schedule ' || s.id)
-       AND NOT EXISTS (SELECT 1 FROM {prefix}runs
-                        WHERE state = 'waiting' AND wanted_key = 'o/schedule ' || s.id
-                          AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL));
+       AND (NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held')
+            OR NOT EXISTS (SELECT 1 FROM {prefix}runs
+                            WHERE state = 'held' AND wanted_key = 'o/schedule ' || s.id))
+       AND (NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'waiting')
+            OR NOT EXISTS (SELECT 1 FROM {prefix}runs
+                            WHERE state = 'waiting' AND wanted_key = 'o/schedule ' || s.id
+                              AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL)));
 
 -- name: first_kin_seq
 -- The write lock is ours: whatever has this number or a later one until we commit is of this herd.
@@ -332,7 +335,7 @@ VALUES (:run_seq, :attempt, :at, :level, :text);
 
 -- name: lost_first_attempts
 -- Those of :seqs that are somebody else's by now, or ended: hardly ever any.
-SELECT json_group_array(json_array(value)) AS "seq,"
+SELECT json_group_array(value) AS "seq,"
   FROM json_each(:seqs) AS a
  WHERE NOT EXISTS (SELECT 1 FROM {prefix}runs
                     WHERE seq = a.value AND attempt = 1 AND state = 'running');

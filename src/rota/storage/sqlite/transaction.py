@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
+_decode_values = msgspec.json.Decoder(list[Any]).decode
 
 
 class SqliteTransaction(Probed):
@@ -81,10 +82,12 @@ class SqliteTransaction(Probed):
             return (), []
         names = tuple(column[0] for column in cursor.description)
         found = cursor.fetchall()
-        if "," in names[0]:
-            # Many rows as one JSON value: to fetch them one by one would mean to wait for the
-            # interpreter's lock as many times, while handlers run.
-            names, found = tuple(names[0].rstrip(",").split(",")), _decode(found[0][0])
+        # Many rows as one JSON value: to fetch them one by one would mean to wait for the
+        # interpreter's lock as many times, while handlers run. Of one column it has the values.
+        if names[0].endswith(","):
+            names, found = (names[0][:-1],), list(zip(_decode_values(found[0][0]), strict=True))
+        elif "," in names[0]:
+            names, found = tuple(names[0].split(",")), _decode(found[0][0])
         instants = self.engine._shapes.get(names)
         if instants is None:
             instants = tuple(n for n, name in enumerate(names) if is_instant(name))
