@@ -1,9 +1,9 @@
 """Where to begin a claim while a long transaction keeps dead entries in the index.
 
 PostgreSQL cannot remove what an open snapshot may still see. A claim that begins at the head of its
-line then steps over every run that ended since that snapshot was taken: 0.4 ms become 50. So when
-looks from the head were slow, the next claims begin where the last ones ended, and look from the
-head once a second: a run that lies before the mark (let go, or admitted late) waits that long at most.
+line then steps over every run that ended since that snapshot was taken: 0.4 ms become 50. So after
+slow looks from the head the next claims begin where the last ones ended, and look from the head
+once a second: a run that lies before the mark (let go, or admitted late) waits that long at most.
 """
 
 from __future__ import annotations
