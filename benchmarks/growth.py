@@ -38,7 +38,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rota.flow import promote, prune, rescue
-from rota.flow.enqueue import new_run_id
+from rota.flow.enqueue import new_run_ids
 from rota.flow.fire import BATCH as FIRE_BATCH
 from rota.model.job import Job
 from rota.model.outcome import Outcome, settle
@@ -102,7 +102,7 @@ class SqliteRows:
 
     prefix = "_rota_"
     series = "WITH RECURSIVE s(n) AS (SELECT {0} UNION ALL SELECT n + 1 FROM s WHERE n < {1})"
-    # The shape of new_run_id: ordered by time.
+    # The shape of new_run_ids: ordered by time.
     id = """printf('%08x-%04x-7', (1700000000000 + n) >> 16, (1700000000000 + n) & 65535)
         || substr(hex(randomblob(2)), 1, 3) || '-8' || substr(hex(randomblob(2)), 1, 3) || '-'
         || hex(randomblob(6))"""
@@ -257,7 +257,7 @@ def new_runs(count: int, number: int, *, keys: int = 1_000_000) -> list[NewRun]:
     """What the bulk rows are like. A key comes again after so many runs."""
     return [
         NewRun(
-            id=new_run_id(),
+            id=new_run_ids(1)[0],
             job=JOBS[n % 20],
             queue=QUEUES[n % 4],
             priority={0: 10, 1: -10}.get(n // 20 % 10, 0),

@@ -35,7 +35,7 @@ from rota.executors.registry import Registry, off
 from rota.executors.scripts import Script, Scripts
 from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
-from rota.flow.answer import Plan
+from rota.flow.answer import MakePlan
 from rota.flow.control import Control
 from rota.flow.counters import Counters
 from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_job
@@ -44,7 +44,6 @@ from rota.flow.service import PARTS, WEB, Service, ServiceOptions
 from rota.flow.worker import Worker
 from rota.jobs_folder import JobsFolder
 from rota.life import Door, Web, live, make_web, open_door, start_anew
-from rota.model.control_row import Asked
 from rota.model.duration import parse_duration
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
@@ -510,7 +509,7 @@ class Rota:
                 foreign=self._filed,
                 on_stuck=on_stuck,
                 counters=self.counters,
-                plan=self._plan_asked,
+                planner=self._planner,
             )
             self._service.start()
         self._door = open_door(self)
@@ -519,10 +518,9 @@ class Rota:
         if self._web is not None:
             self._web.start()
 
-    def _plan_asked(self, asked: Asked) -> Plan:
-        """By name: the room of statements is a surface above this module. Most workers need none of
-        it, so it is imported where somebody asks."""
-        plan: Plan = import_module("rota.sql.control_rows").ControlRows(self).plan(asked)
+    def _planner(self) -> MakePlan:
+        """By name: the room of statements is a surface above this module."""
+        plan: MakePlan = import_module("rota.sql.control_rows").ControlRows(self).plan
         return plan
 
     def stop(self, grace: object = ...) -> None:

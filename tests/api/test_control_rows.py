@@ -178,7 +178,7 @@ def test_a_process_that_starts_later_does_what_waits(
 
 
 def test_polling_alone_finds_a_row(driven: Driven, database: str, engine: str) -> None:
-    loop = Answer(driven.store, plan=ControlRows(driven.app).plan, interval=1.0)
+    loop = Answer(driven.store, planner=driven.app._planner, interval=1.0)
     assert 0 < loop.step() <= 0.5
     number = insert(database, engine, "PAUSE DISPATCH")
     loop.step()
@@ -186,7 +186,7 @@ def test_polling_alone_finds_a_row(driven: Driven, database: str, engine: str) -
 
 
 def test_every_good_statement_is_answered(driven: Driven, database: str, engine: str) -> None:
-    loop = Answer(driven.store, plan=ControlRows(driven.app).plan, interval=1.0)
+    loop = Answer(driven.store, planner=driven.app._planner, interval=1.0)
     numbers = [insert(database, engine, text) for text in GOOD]
     while loop.step() == 0.0:
         pass
@@ -208,7 +208,7 @@ def test_a_defect_is_an_answer_and_the_next_row_is_done(
             made.do = lambda storage: 1 / 0
         return made
 
-    loop = Answer(driven.store, plan=plan, interval=1.0)
+    loop = Answer(driven.store, planner=lambda: plan, interval=1.0)
     numbers = [insert(database, engine, text) for text in ("one", "SHOW JOBS", "PAUSE DISPATCH")]
     loop.step()
     errors = [read(database, engine, number)["error"] for number in numbers]
@@ -220,7 +220,7 @@ def test_a_defect_is_an_answer_and_the_next_row_is_done(
 def test_a_row_waits_while_the_database_is_away(
     driven: Driven, database: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = Answer(driven.store, plan=ControlRows(driven.app).plan, interval=1.0)
+    loop = Answer(driven.store, planner=driven.app._planner, interval=1.0)
     number = insert(database, engine, "PAUSE DISPATCH")
 
     def away(*_: object) -> None:

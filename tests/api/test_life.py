@@ -22,6 +22,7 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome
 from tests.api import handlers
 from tests.api.support import PATIENCE, Gate, Watch, wait_until
+from tests.surface.conftest import environment
 
 
 def attempts(app: rota.Rota, run_id: str) -> list[str]:
@@ -431,6 +432,25 @@ def test_a_signal_is_heard_wherever_it_interrupts_the_wait_for_it(tmp_path: Path
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_worker_that_nobody_asks_needs_no_parser_of_statements(tmp_path: Path) -> None:
+    code = f"""
+import sys, threading, rota
+app = rota.Rota("sqlite:///{tmp_path}/rota.db")
+app.job("work")(lambda: None)
+done = threading.Event()
+app.on("job.completed")(lambda event: done.set())
+app.start()
+app.enqueue("work")
+assert done.wait({PATIENCE})
+app.stop()
+print([name for name in sys.modules if name.startswith("rota.sql")])
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment()
+    )
+    assert told.stdout.strip() == "[]", told.stderr
 
 
 def test_a_program_that_set_up_no_logging_says_what_it_does(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_a_row_about_what_somebody_holds_is_answered_and_the_next_is_done(
     holder.execute(hold)
     ask(place, held)
     ask(place, "PAUSE SCHEDULE other")
-    loop = Answer(store, plan=Doing, interval=1.0)
+    loop = Answer(store, planner=lambda: Doing, interval=1.0)
     loop.step()
     told = (
         f"{held}: another transaction holds what this would change, and is still open; commit that "
@@ -197,6 +197,24 @@ def test_a_row_about_what_somebody_holds_is_answered_and_the_next_is_done(
     ask(place, held)
     loop.step()
     assert rows(place)[-1] == ("done", held, None)
+
+
+def test_rows_wait_where_nothing_can_read_them(store: Store, place: Place) -> None:
+    """An upgrade under way, or no descriptor left: that is not the row's fault."""
+
+    def broken() -> Any:
+        raise ImportError("no parser")
+
+    loop = Answer(store, planner=broken, interval=1.0)
+    assert loop.step() == 0.5  # nobody asks, and nothing is needed
+    put_schedule(store)
+    ask(place)
+    with pytest.raises(ImportError):
+        loop.step()
+    assert rows(place) == [("asked", "PAUSE SCHEDULE schedule", None)]
+    loop.planner = lambda: Doing
+    loop.step()
+    assert rows(place) == [("done", "PAUSE SCHEDULE schedule", None)]
 
 
 def test_there_is_a_limit_to_what_one_row_changes(

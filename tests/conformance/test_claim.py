@@ -249,8 +249,9 @@ def test_marks_are_used_after_slow_looks_in_a_row_only() -> None:
         marks.looked([], SLOW_SECONDS * 2, now=now)
         assert not marks.usable(now + 0.1)
     marks.looked([], SLOW_SECONDS / 2, now=10.0)
+    assert not marks.slow
     for now in range(20, 20 + SLOW_LOOKS):
-        assert not marks.usable(now)
+        assert not marks.slow
         marks.looked([], SLOW_SECONDS * 2, now=now)
     assert marks.usable(now + LOOK_SECONDS / 2)
     assert not marks.usable(now + LOOK_SECONDS)

@@ -173,6 +173,12 @@ def do_fire(store: Store, clock: VirtualClock) -> None:
         clock.advance("30s")
         fire(store, plans(store))
     store.next_fire_at()
+    herd = [put_schedule(store, f"kin-{number}", overlap="wait") for number in range(2)]
+    clock.advance("10s")
+    plan = next(plan for plan in plans(store) if plan.schedule.id == herd[0].id)
+    ids = store.due_kin(plan.schedule, 100)
+    assert {one.id for one in herd} <= set(ids)
+    assert store.fire_kin(plan, ids, None).runs >= len(herd)
 
 
 def do_enqueue(store: Store, clock: VirtualClock) -> None:
@@ -301,7 +307,7 @@ CALLS = [
 ]  # fmt: skip
 # Statements that each call must have sent, so that a plan nobody asked for is not taken for good.
 SENT = {
-    "do_fire": {"due_schedules", "next_fire_at", "advance_schedules", "count_held"},
+    "do_fire": {"due_schedules", "next_fire_at", "advance_schedules", "count_held", "due_kin"},
     "do_enqueue": {"insert_alike_runs", "insert_runs", "take_keys"},
     "do_promote": {"promote_runs", "next_due_at"},
     "do_admit": {"held_keys"},

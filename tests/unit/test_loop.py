@@ -73,54 +73,6 @@ def test_a_loop_that_waits_for_its_first_step_can_be_stopped(steps: Steps) -> No
     assert steps.taken.empty()
 
 
-def test_first_steps_in_a_line_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "LINE_SECONDS", PATIENCE)
-    line, inside, taken = threading.Lock(), threading.Lock(), Queue[bool]()
-
-    def step() -> float:
-        alone = inside.acquire(blocking=False)
-        time.sleep(0.01)  # long enough for another one to step on its feet
-        if alone:
-            inside.release()
-        taken.put(alone)
-        return 60.0
-
-    loops = [Loop(f"test {number}", step, line=line) for number in range(5)]
-    for one in loops:
-        one.start()
-    assert all(taken.get(timeout=PATIENCE) for _ in loops)
-    stop_loops(loops, PATIENCE)
-
-
-def test_nobody_waits_long_in_a_line_or_twice(
-    monkeypatch: pytest.MonkeyPatch, steps: Steps
-) -> None:
-    monkeypatch.setattr(loop_module, "LINE_SECONDS", 0.01)
-    line = threading.Lock()
-    line.acquire()  # somebody is stuck
-    steps.does = lambda: 0.0
-    impatient = Loop("test", steps, line=line)
-    impatient.start()
-    steps.wait(50)
-    impatient.stop(PATIENCE)
-    assert line.locked(), "it gave back what it did not have"
-
-
-def test_a_first_step_that_fails_leaves_the_line(
-    monkeypatch: pytest.MonkeyPatch, steps: Steps, short_pauses: None
-) -> None:
-    monkeypatch.setattr(loop_module, "LINE_SECONDS", PATIENCE)
-    line = threading.Lock()
-    steps.does = fail
-    failing, other = Loop("failing", steps, line=line), Steps()
-    failing.start()
-    steps.wait(2)
-    waiting = Loop("waiting", other, line=line)
-    waiting.start()
-    other.wait()
-    stop_loops([failing, waiting], PATIENCE)
-
-
 def test_a_step_that_asks_for_no_pause_is_followed_at_once(loop: Loop, steps: Steps) -> None:
     steps.does = lambda: 0.0
     loop.start()

@@ -36,28 +36,35 @@ class Plan(Protocol):
         """It was committed: tell those who should hear of it."""
 
 
+# Reads a statement and checks who asks; it raises what is wrong with it.
 MakePlan = Callable[[Asked], Plan]
 
 
 class Answer:
-    """`plan` reads a statement and checks who asks; it raises what is wrong with it."""
+    """`planner` is called where there are rows: most processes never see one, and need no parser.
+    What it raises is no row's fault, so that the rows wait."""
 
-    def __init__(self, storage: Storage, *, plan: MakePlan, interval: float) -> None:
-        self.storage, self.plan = storage, plan
+    def __init__(
+        self, storage: Storage, *, planner: Callable[[], MakePlan], interval: float
+    ) -> None:
+        self.storage, self.planner = storage, planner
         self.interval = min(interval, LONGEST_INTERVAL)
 
     def step(self) -> float:
         """0.0 while there may be more. Rows are answered in their order: while somebody else is
         at one, those behind it are left to him, or to the next look."""
         asked = self.storage.asked(limit=BATCH)
-        answered = [self._answer(one) for one in asked]
+        if not asked:
+            return self.interval
+        make_plan = self.planner()
+        answered = [self._answer(one, make_plan) for one in asked]
         more = len(asked) == BATCH or not all(answered)
         return 0.0 if more and any(answered) else self.interval
 
-    def _answer(self, asked: Asked) -> bool:
+    def _answer(self, asked: Asked, make_plan: MakePlan) -> bool:
         kept = redact_text(asked.statement)
         try:
-            plan = self.plan(asked)
+            plan = make_plan(asked)
         except RotaError as fault:
             return self._refuse(asked, kept, fault)
         except Exception as fault:  # isolated: whatever it is, the next row is another one

@@ -23,24 +23,14 @@ log = logging.getLogger("rota.loop")
 FIRST_PAUSE = 0.1
 WORKER_FIRST_SECONDS = 0.003  # after runs were made: they begin before the other loops ask anything
 LONGEST_PAUSE = 2.0  # work resumes within two seconds of the database's return
-LINE_SECONDS = 0.2  # how long a first step waits for others in its line
 
 
 class Loop:
     """The first step waits for `after_seconds`: when a process starts, what can wait
-    does not stand in the way of what is due. A wake ends that wait like any other. First steps of
-    loops in one `line` come one after the other: so they share a connection, which takes the server
-    longer to open than to use."""
+    does not stand in the way of what is due. A wake ends that wait like any other."""
 
-    def __init__(
-        self,
-        name: str,
-        step: Callable[[], float],
-        *,
-        after_seconds: float = 0.0,
-        line: threading.Lock | None = None,
-    ) -> None:
-        self.name, self.step, self.after_seconds, self.line = name, step, after_seconds, line
+    def __init__(self, name: str, step: Callable[[], float], *, after_seconds: float = 0.0) -> None:
+        self.name, self.step, self.after_seconds = name, step, after_seconds
         self.failures = 0
         self.last_error: str | None = None
         self.stepped_at = time.monotonic()
@@ -92,22 +82,13 @@ class Loop:
 
     def _take_turn(self) -> None:
         self._woken.clear()  # before the step: a wake during it leads to one more step
-        pause = self.step() if self.line is None else self._step_in_line(self.line)
+        pause = self.step()
         if self.failures:
             log.info("%s works again after %d failures", self.name, self.failures)
         self.failures, self.last_error = 0, None
         self.stepped_at = time.monotonic()
         if pause > 0 and not self._stopping.is_set():
             self._woken.wait(pause)
-
-    def _step_in_line(self, line: threading.Lock) -> float:
-        self.line = None
-        ours = line.acquire(timeout=LINE_SECONDS)  # nobody waits for long for somebody who is stuck
-        try:
-            return self.step()
-        finally:
-            if ours:
-                line.release()
 
     def _pause_after(self, fault: BaseException) -> float:
         self.failures += 1

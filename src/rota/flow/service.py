@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +31,9 @@ PARTS = ("scheduler", "worker")
 WEB = "web"  # a part of a process, and none of the service: it only looks, and asks
 LOOP_STOP_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 0.02
-# After a start what is due comes first: what somebody left behind can wait, and what is old longer.
-RESCUE_AFTER_SECONDS, PRUNE_AFTER_SECONDS = 0.2, 2.0
+# After a start what is due comes first: what somebody asked for or left behind can wait a moment, and
+# what is old longer.
+ANSWER_AFTER_SECONDS, RESCUE_AFTER_SECONDS, PRUNE_AFTER_SECONDS = 0.15, 0.2, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +63,8 @@ class ServiceOptions:
 
 class Service:
     """Started once, stopped once. `jobs` is live: what is registered later is served too. With
-    `foreign`, SQL jobs that statements made are added to it, and their names there. `plan` reads
-    the statements of control rows; without it nobody here answers them."""
+    `foreign`, SQL jobs that statements made are added to it, and their names there. `planner` brings
+    what reads the statements of control rows; without it nobody here answers them."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Service:
         foreign: set[str] | None = None,
         on_stuck: Callable[[], None] = lambda: None,
         counters: Counters | None = None,
-        plan: MakePlan | None = None,
+        planner: Callable[[], MakePlan] | None = None,
     ) -> None:
         self.storage, self.events = storage, events
         # With a wake channel a look a second is a safety net; without one it is the way.
@@ -93,7 +93,6 @@ class Service:
             restarted=self.wake_schedulers,
             counters=counters,
         )
-        line = threading.Lock()  # of those who ask little: beside them the worker begins at once
         self.worker: Worker | None = None
         if "worker" in options.parts:
             self.worker = Worker(
@@ -111,7 +110,6 @@ class Service:
                 interval=interval,
                 on_stuck=on_stuck,
                 learn=self._learn(jobs, foreign, options.target),
-                line=line,
             )
         promote = Promote(storage, promoted=self.wake_workers, interval=interval)
         rescue = Rescue(
@@ -125,15 +123,15 @@ class Service:
         self.loops: dict[str, Loop] = {}
         if options.housekeeping:
             self.loops = {
-                "promote": Loop("promote", promote.step, line=line),
+                "promote": Loop("promote", promote.step),
                 "rescue": Loop("rescue", rescue.step, after_seconds=RESCUE_AFTER_SECONDS),
                 "prune": Loop(
                     "prune", prune.step, after_seconds=min(PRUNE_AFTER_SECONDS, prune.interval)
                 ),
             }
-        if plan is not None and options.housekeeping:
-            answer = Answer(storage, plan=plan, interval=interval)
-            self.loops["answer"] = Loop("answer", answer.step, line=line)
+        if planner is not None and options.housekeeping:
+            answer = Answer(storage, planner=planner, interval=interval)
+            self.loops["answer"] = Loop("answer", answer.step, after_seconds=ANSWER_AFTER_SECONDS)
         if "scheduler" in options.parts:
             fire = Fire(
                 storage,
@@ -148,7 +146,7 @@ class Service:
                 look_ahead=LOOK_AHEAD_SECONDS,
                 counters=counters,
             )
-            self.loops["fire"] = Loop("fire", fire.step, line=line)
+            self.loops["fire"] = Loop("fire", fire.step)
         self._unlisten: Callable[[], None] = lambda: None
 
     def _learn(

@@ -75,7 +75,6 @@ class Worker:
         interval: float = 1.0,
         on_stuck: Callable[[], None] = lambda: None,
         learn: Learn | None = None,
-        line: threading.Lock | None = None,
     ) -> None:
         self.storage, self.worker_id, self.jobs, self.executors = (
             storage,
@@ -140,11 +139,11 @@ class Worker:
             "settle": Loop("settle", settler.step),
             "notes": Loop("notes", self.notes.step),
             "watch": Loop("watch", self.watch),
-            "beat": Loop("beat", self.beat, line=line),
+            "beat": Loop("beat", self.beat),
         }
         self.learn = learn
         if learn is not None:
-            self.loops["learn"] = Loop("learn", learn.step, line=line)
+            self.loops["learn"] = Loop("learn", learn.step)
             learn.wake, learn.learned = self.loops["learn"].wake, self._learned
         settler.on_put(self.loops["settle"].wake)
 

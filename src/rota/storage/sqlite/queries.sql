@@ -133,10 +133,13 @@ SELECT json_group_array(s.id) AS "id,"
                     WHERE schedule_id = s.id AND occurrence = :cursor_at)
    AND (NOT :has_slot
         OR NOT EXISTS (SELECT 1 FROM {prefix}slots WHERE key = 'o/schedule ' || s.id AND number = 1)
-       AND (NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held')
+       AND (NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'held'
+                           AND wanted_key > 'o/schedule ' AND wanted_key < 'o/schedule!')
             OR NOT EXISTS (SELECT 1 FROM {prefix}runs
                             WHERE state = 'held' AND wanted_key = 'o/schedule ' || s.id))
-       AND (NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'waiting')
+       AND (NOT EXISTS (SELECT 1 FROM {prefix}runs WHERE state = 'waiting'
+                           AND wanted_key > 'o/schedule ' AND wanted_key < 'o/schedule!'
+                           AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL)
             OR NOT EXISTS (SELECT 1 FROM {prefix}runs
                             WHERE state = 'waiting' AND wanted_key = 'o/schedule ' || s.id
                               AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL)));
