@@ -31,8 +31,8 @@ PARTS = ("scheduler", "worker")
 WEB = "web"  # a part of a process, and none of the service: it only looks, and asks
 LOOP_STOP_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 0.02
-# After a start what is due comes first: what somebody asked for or left behind can wait a moment, and
-# what is old longer.
+# After a start what is due comes first: what somebody asked for or left behind can wait a moment,
+# and what is old longer.
 ANSWER_AFTER_SECONDS, RESCUE_AFTER_SECONDS, PRUNE_AFTER_SECONDS = 0.15, 0.2, 2.0
 
 
@@ -63,8 +63,8 @@ class ServiceOptions:
 
 class Service:
     """Started once, stopped once. `jobs` is live: what is registered later is served too. With
-    `foreign`, SQL jobs that statements made are added to it, and their names there. `planner` brings
-    what reads the statements of control rows; without it nobody here answers them."""
+    `foreign`, SQL jobs that statements made are added to it, and their names there. `planner`
+    brings what reads the statements of control rows; without it nobody here answers them."""
 
     def __init__(
         self,

@@ -63,6 +63,9 @@ class Transaction(Protocol):
     def tuples(self, name: str, /, **params: object) -> list[tuple[Any, ...]]:
         """Every row as a plain tuple, in the order of the statement: the hot path."""
 
+    def values(self, name: str, /, **params: object) -> list[Any]:
+        """What the only column of a statement has, row by row."""
+
     def columns(self, name: str, /, **columns: Sequence[object]) -> list[tuple[Any, ...]]:
         """A statement over many parameter rows that are given column by column."""
 
@@ -201,6 +204,12 @@ class Probed:
         self._at(name, "after")
         return rows
 
+    def values(self, name: str, /, **params: object) -> list[Any]:
+        self._at(name, "before")
+        values = self._execute_values(name, params)
+        self._at(name, "after")
+        return values
+
     def columns(self, name: str, /, **columns: Sequence[object]) -> list[tuple[Any, ...]]:
         self._at(name, "before")
         rows = self._execute_columns(name, columns)
@@ -218,6 +227,9 @@ class Probed:
 
     def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
         raise NotImplementedError
+
+    def _execute_values(self, name: str, params: Mapping[str, object]) -> list[Any]:
+        return [value for (value,) in self._execute_tuples(name, params)]
 
     def _execute_columns(
         self, name: str, columns: Mapping[str, Sequence[object]]

@@ -185,7 +185,7 @@ class FireScript(ClaimScript):
 
     def _take_slots(self, tx: Transaction, first: Mapping[str, int]) -> set[int]:
         """Give each free key to the run that asks for it; the runs that got theirs."""
-        busy = {key for (key,) in tx.tuples("busy_keys", keys=list(first))}
+        busy = set(tx.values("busy_keys", keys=list(first)))
         free = {key: seq for key, seq in first.items() if key not in busy}
         tx.changed("take_slots", [{"key": key, "seq": seq} for key, seq in free.items()])
         return set(free.values())

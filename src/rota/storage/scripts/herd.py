@@ -21,7 +21,7 @@ class HerdScript(FireScript):
     def due_kin(self, schedule: Schedule, limit: int) -> list[int]:
         """The ids of all schedules of this one's kin, itself among them, in order."""
         alike = {**rows.schedule_row(schedule), "revision": schedule.revision, "limit": limit}
-        return [id for (id,) in self.engine.look(lambda tx: tx.tuples("due_kin", **alike))]
+        return self.engine.look(lambda tx: tx.values("due_kin", **alike))
 
     def fire_kin(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
         """Carry out one plan for schedules of one kin: for those whose cursor still stands, and
@@ -33,7 +33,7 @@ class HerdScript(FireScript):
     ) -> Fired:
         shared = kin_row(plan, job)
         # Nobody else writes meanwhile: what is free now is what we take.
-        free = [id for (id,) in tx.tuples("free_kin", ids=list(ids), **shared)]
+        free = tx.values("free_kin", ids=list(ids), **shared)
         if not free:
             return NOTHING_FIRED
         ((first,),) = tx.tuples("first_kin_seq", count=len(free))

@@ -59,9 +59,9 @@ class SettleScript(AdmitScript, DelayScript, ReactScript):
         silent = {one.run.seq: one.ran_seconds for one in plain if one.outcome.result is None}
         telling = [one for one in plain if one.outcome.result is not None]
 
-        def work(tx: Transaction) -> list[tuple[int]]:
+        def work(tx: Transaction) -> set[int]:
             # Nobody else writes meanwhile: what is not ours now is not updated.
-            lost = tx.tuples("lost_first_attempts", seqs=[one.run.seq for one in plain])
+            lost = tx.values("lost_first_attempts", seqs=[one.run.seq for one in plain])
             if silent:
                 tx.tuples("succeed_silent_runs", ran_seconds=silent)
             if telling:
@@ -71,9 +71,9 @@ class SettleScript(AdmitScript, DelayScript, ReactScript):
                     ran_seconds=[one.ran_seconds for one in telling],
                     result=[one.outcome.result for one in telling],
                 )
-            return lost
+            return set(lost)
 
-        lost = {seq for (seq,) in self.engine.write("settle", work)}
+        lost = self.engine.write("settle", work)
         return [Settled(one.run.seq, SUCCEEDED) for one in plain if one.run.seq not in lost]
 
     def _settle(

@@ -59,6 +59,14 @@ class SqliteTransaction(Probed):
         bound["now"] = self.now
         return self._tuples(self.cursor.execute(self.engine.statements[name], bound))[1]
 
+    def _execute_values(self, name: str, params: Mapping[str, object]) -> list[Any]:
+        """Those that come as one JSON array are not made rows first: a herd has many."""
+        bound = {key: _bind(value) for key, value in params.items()}
+        bound["now"] = self.now
+        ((text,),) = self.cursor.execute(self.engine.statements[name], bound).fetchall()
+        values: list[Any] = _decode_values(text)
+        return values
+
     def _execute_columns(
         self, name: str, columns: Mapping[str, Sequence[object]]
     ) -> list[tuple[Any, ...]]:
