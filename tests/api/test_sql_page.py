@@ -14,7 +14,6 @@ from rota.flow.prune import ANSWER_AGE, ANSWERS
 from rota.model import limits
 from rota.model.limits import CONTROL_BYTES, CONTROL_CHANGES, CONTROL_SECONDS, STATEMENT_LENGTH
 from rota.model.views import VIEWS
-from rota.sql.control_rows import ControlRows
 from rota.sql.execute import VIA, Statements
 from rota.sql.options import ALIASES, JOB_OPTIONS, OPTIONS
 from rota.sql.parser import parse, parse_one
@@ -111,7 +110,7 @@ def test_control_rows_are_answered_as_the_page_says(
     with plain(database) as connection:
         for statement in asked.replace("rota.control", CONTROL[engine]).strip().split(";\n"):
             connection.execute(statement)
-    Answer(driven.store, plan=ControlRows(driven.app).plan, interval=1.0).step()
+    Answer(driven.store, planner=driven.app._planner, interval=1.0).step()
     with plain(database) as connection:
         found = connection.execute(answers.replace("rota.control", CONTROL[engine])).fetchall()
         described = connection.execute(f"SELECT * FROM {CONTROL[engine]}").description

@@ -407,22 +407,27 @@ def watch_walks(place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, list
     found: dict[str, list[str]] = {}
     transaction: Any = place.open().engine.read(type)
     read = sqlite_walks if place.engine == "sqlite" else postgres_walks
+    rows = transaction._execute_tuples
 
     def watch(method: str) -> None:
         real = getattr(transaction, method)
+        explain = rows if method == "_execute_values" else real  # a plan has more than one column
 
         def watched(self: Any, name: str, params: Any, *then: Any) -> Any:
             if name not in found and name != "explain":
                 statements = self.engine.statements
                 statements["explain"] = explaining(statements[name])
-                found[name] = read(str(statements[name]), real(self, "explain", params))
+                found[name] = read(str(statements[name]), explain(self, "explain", params))
             return real(self, name, params, *then)
 
         monkeypatch.setattr(transaction, method, watched)
 
-    sending = ("_execute", "_execute_many", "_execute_tuples", "_execute_columns", "execute_bound")
+    sending = (
+        "_execute", "_execute_many", "_execute_tuples", "_execute_values", "_execute_columns",
+        "execute_bound",
+    )  # fmt: skip
     for method in sending:
-        if hasattr(transaction, method):
+        if method in vars(transaction):  # else it calls one that is
             watch(method)
     return found
 

@@ -49,7 +49,7 @@ ASKED = {
     "has_wake_channel", "close", "one_writer", "statements", "name", "select", "facts",
     "grant_roles", "roles_sql", "pooled",
 }  # fmt: skip
-STATEMENTS = {"one", "all", "many", "tuples", "columns", "changed", "text", "savepoint"}
+STATEMENTS = {"one", "all", "many", "tuples", "values", "columns", "changed", "text", "savepoint"}
 NAMED_BY_CALLERS = {"statement": {"resume_run"}, "action": {"record_action"}}
 # What is said to the session or about the transaction changes no row.
 CONTROL = re.compile(
