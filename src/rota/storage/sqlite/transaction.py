@@ -30,10 +30,14 @@ class SqliteTransaction(Probed):
         self.cursor = plain_cursor(connection)
         self.now = micros(engine.clock())
 
-    def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
+    def _sent(self, name: str, params: Mapping[str, object]) -> sqlite3.Cursor:
         bound = {key: _bind(value) for key, value in params.items()}
         bound["now"] = self.now
-        return self._rows(self.cursor.execute(self.engine.statements[name], bound))
+        sent: sqlite3.Cursor = self.cursor.execute(self.engine.statements[name], bound)
+        return sent
+
+    def _execute(self, name: str, params: Mapping[str, object]) -> list[Row]:
+        return self._rows(self._sent(name, params))
 
     def _execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         sql = self.engine.statements[name]
@@ -55,15 +59,11 @@ class SqliteTransaction(Probed):
         return bound
 
     def _execute_tuples(self, name: str, params: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        bound = {key: _bind(value) for key, value in params.items()}
-        bound["now"] = self.now
-        return self._tuples(self.cursor.execute(self.engine.statements[name], bound))[1]
+        return self._tuples(self._sent(name, params))[1]
 
     def _execute_values(self, name: str, params: Mapping[str, object]) -> list[Any]:
         """Those that come as one JSON array are not made rows first: a herd has many."""
-        bound = {key: _bind(value) for key, value in params.items()}
-        bound["now"] = self.now
-        ((text,),) = self.cursor.execute(self.engine.statements[name], bound).fetchall()
+        ((text,),) = self._sent(name, params).fetchall()
         values: list[Any] = _decode_values(text)
         return values
 
