@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
-# Of the writing connection, in pages of 4 KB. What a transaction changes stays in memory until it
-# commits, up to 32 MB: from the usual 2 MB on SQLite would write pages early and read them again.
-SPILL_PAGES = 8_192
+# Of a file that is new. Rows of ours are long: pages of 4 KB hold few of them, and are so many.
+PAGE_BYTES = 8_192
+# Of the writing connection. What a transaction changes stays in memory until it commits, up to
+# this: from the usual 2 MB on SQLite would write pages early and read them again.
+SPILL_BYTES = 32 << 20
 # The log is carried into the file at 16 MB instead of 4: pages that change with every transaction,
 # as those of the index on ids do, are carried so much less often.
-CHECKPOINT_PAGES = 4_000
+CHECKPOINT_BYTES = 16 << 20
 OLDEST_SQLITE = (3, 37, 0)
 
 
@@ -248,8 +250,10 @@ class SqliteEngine:
         """Ours alone: the transactions of a step may be of any size, and ours are bounded."""
         connection = self._open(writing=True)
         with translated(self.path):
-            connection.execute(f"PRAGMA cache_spill = {SPILL_PAGES}")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute(f"PRAGMA cache_spill = {SPILL_BYTES // page}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // page}")
         return connection
 
     def _open(self, *, writing: bool) -> sqlite3.Connection:
