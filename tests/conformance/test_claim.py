@@ -9,7 +9,7 @@ import pytest
 
 from rota.flow import claim as claiming
 from rota.model.run import Claimed
-from rota.storage.postgres.marks import LOOK_SECONDS, SLOW_LOOKS, SLOW_SECONDS, Marks
+from rota.storage.postgres import marks
 from rota.storage.postgres.store import PostgresStore
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -211,7 +211,8 @@ def test_large_arguments_are_claimed_in_smaller_numbers(
 def marked(store: Store) -> PostgresStore:
     if not isinstance(store, PostgresStore):
         pytest.skip("only PostgreSQL keeps what an open snapshot may still see")
-    store._marks._slow_looks, store._marks._looked_at = SLOW_LOOKS, float("inf")
+    store._marks._slow_looks, store._marks._looked_at = marks.SLOW_LOOKS, float("inf")
+    store._marks._jobs = ["job"]
     return store
 
 
@@ -243,19 +244,30 @@ def test_a_run_before_the_mark_is_found_by_the_next_look_from_the_head(
     assert ids(claim(marked)) == [early]
 
 
-def test_marks_are_used_after_slow_looks_in_a_row_only() -> None:
-    marks = Marks()
-    for now in range(SLOW_LOOKS - 1):
-        marks.looked([], SLOW_SECONDS * 2, now=now)
-        assert not marks.usable(now + 0.1)
-    marks.looked([], SLOW_SECONDS / 2, now=10.0)
-    assert not marks.slow
-    for now in range(20, 20 + SLOW_LOOKS):
-        assert not marks.slow
-        marks.looked([], SLOW_SECONDS * 2, now=now)
-    assert marks.usable(now + LOOK_SECONDS / 2)
-    assert not marks.usable(now + LOOK_SECONDS)
-    marks.looked([], SLOW_SECONDS * 2, now=30.0)  # one more keeps them
-    assert marks.usable(30.1)
-    marks.looked([], SLOW_SECONDS / 2, now=31.0)
-    assert not marks.usable(31.1)
+def test_runs_of_jobs_that_we_do_not_know_are_passed_by_once(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(store, PostgresStore):
+        pytest.skip("only PostgreSQL begins at marks")
+    put_job(store, "other")
+    for priority in (0, 5):
+        enqueue_many(store, 20, job="other", priority=priority)
+    clock.advance("1s")
+    released = enqueue(store, priority=5)
+    monkeypatch.setattr(marks, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(marks, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(marks, "LOOK_SECONDS", 1_000.0)
+    monkeypatch.setattr(marks, "MOST_LOOK_SECONDS", 1_000.0)
+    (run,) = claim(store)
+    clock.advance("1s")
+    for _ in range(marks.SLOW_LOOKS - 1):
+        assert claim(store) == []
+    settle(store, run, "released")
+    later = [enqueue(store, priority=priority) for priority in (0, 3, 5)]
+    # Of the line of 5 only what came after the look, of that of 3 all: nothing was in it.
+    assert ids(claim(store)) == later[::-1]
+    assert store._marks._marks["default"].keys() == {0, 3, 5}
+    assert claim(store) == []
+    # Another job is known: now all has to be looked at again.
+    assert len(claim(store, 100, jobs=["job", "other"])) == 41
+    assert states(store, [released]) == ["running"]

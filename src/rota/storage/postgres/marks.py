@@ -1,14 +1,16 @@
-"""Where to begin a claim while a long transaction keeps dead entries in the index.
+"""Where to begin a claim while the head of its line is long and holds nothing for us.
 
-PostgreSQL cannot remove what an open snapshot may still see. A claim that begins at the head of its
-line then steps over every run that ended since that snapshot was taken: 0.4 ms become 50. So after
-slow looks from the head the next claims begin where the last ones ended, and look from the head
-once a second: a run that lies before the mark (let go, or admitted late) waits that long at most.
+It does while a long transaction keeps dead entries in the index: PostgreSQL cannot remove what an
+open snapshot may still see, and a claim steps over every run that ended since. And it does where
+many runs wait for a worker that knows their jobs: 0.4 ms become 50, or 500. So after slow looks
+from the head the next claims begin where those ended, and look from the head once a second, or less
+often where that takes long: a run that lies before a mark (let go, or admitted late) waits until
+then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from rota.model.run import Claimed
@@ -19,6 +21,11 @@ SLOW_SECONDS_PER_RUN = 0.0001
 # on which many processes start at once; and to begin at marks takes a plan of its own.
 SLOW_LOOKS = 3
 LOOK_SECONDS = 1.0
+# A look takes a twentieth of the time at most, and the next one comes after this at the latest.
+LOOK_SHARE = 20
+MOST_LOOK_SECONDS = 10.0
+# A look that takes longer than dead entries make it passed by what others are to claim.
+LONG_SECONDS = 0.05
 # Clocks of other processes, and transactions that commit a little later than they began.
 MARGIN = timedelta(milliseconds=200)
 # Past this many lines to look at, a claim from the head is the cheaper way.
@@ -27,38 +34,72 @@ LOWEST, HIGHEST = -(2**31), 2**31 - 1
 
 
 class Marks:
-    """Per queue and priority: the due instant of the last run claimed there."""
+    """Per queue and priority, which are a line: the due instant of the last run claimed there, or
+    the instant at which a look found none for us in it."""
 
     def __init__(self) -> None:
         self._marks: dict[str, dict[int, datetime]] = {}
         self._slow_looks = 0
         self._looked_at = float("-inf")
+        self._look_seconds = 0.0
+        self._next_look = LOOK_SECONDS
+        self._jobs: Sequence[str] = ()
+        self.passed_at: float | None = None  # a look whose lines are still to be asked for
+        self._last: Claimed | None = None  # the last one it had room for
 
-    def usable(self, now: float) -> bool:
+    def usable(self, now: float, jobs: Sequence[str]) -> bool:
         """False when this claim has to begin at the head."""
         few = sum(map(len, self._marks.values())) <= MOST_MARKS
-        return self.slow and few and now - self._looked_at < LOOK_SECONDS
+        recent = now - self._looked_at < self._next_look
+        return self.slow and few and recent and jobs == self._jobs
 
     @property
     def slow(self) -> bool:
         """Whether looks from the head are: nobody else should take one on the way."""
         return self._slow_looks >= SLOW_LOOKS
 
-    def looked(self, claimed: Sequence[Claimed], seconds: float, now: float) -> None:
-        """A claim from the head took this long."""
+    def looked(
+        self,
+        claimed: Sequence[Claimed],
+        seconds: float,
+        now: float,
+        *,
+        jobs: Sequence[str],
+        limit: int,
+    ) -> None:
+        """A claim of up to `limit` runs from the head began at `now` and took this long."""
         was_slow = self.slow
         too_long = seconds > SLOW_SECONDS + SLOW_SECONDS_PER_RUN * len(claimed)
         self._slow_looks = self._slow_looks + 1 if too_long else 0
-        self._looked_at = now
+        self._looked_at, self._jobs = now, jobs
+        # The shorter of two: one alone may have waited for something else.
+        pause = LOOK_SHARE * min(seconds, self._look_seconds)
+        self._next_look = min(max(LOOK_SECONDS, pause), MOST_LOOK_SECONDS)
+        self._look_seconds = seconds
+        self.passed_at = now if self.slow and seconds > LONG_SECONDS else None
+        self._last = claimed[-1] if len(claimed) == limit else None
         if not was_slow:
             self._marks.clear()  # what was learned in an earlier such time
         if self.slow:
             self.claimed(claimed)
 
+    def passed(self, lines: Iterable[tuple[str, int, datetime]]) -> None:
+        """The look of `passed_at`, which was at this instant, went through these lines: to their
+        end, except for those behind the last run that it took."""
+        self.passed_at, last = None, self._last
+        for queue, priority, instant in lines:
+            if last is None or priority > last.priority:
+                self._mark(queue, priority, instant)
+            elif priority == last.priority:
+                self._mark(queue, priority, last.due_at)
+
     def claimed(self, claimed: Sequence[Claimed]) -> None:
         for run in claimed:
-            marks = self._marks.setdefault(run.queue, {})
-            marks[run.priority] = max(run.due_at, marks.get(run.priority, run.due_at))
+            self._mark(run.queue, run.priority, run.due_at)
+
+    def _mark(self, queue: str, priority: int, instant: datetime) -> None:
+        marks = self._marks.setdefault(queue, {})
+        marks[priority] = max(instant, marks.get(priority, instant))
 
     def ranges(self) -> Mapping[str, Sequence[object]]:
         """Columns of claim_marked_runs: each known priority, and what lies between them."""

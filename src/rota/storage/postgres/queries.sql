@@ -579,6 +579,23 @@ RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args
           backoff::text, overlap_key, concurrency_key, schedule_id, occurrence, due_at,
           missed_count, cancel_requested_at, correlation_id, trace, priority;
 
+-- name: queued_lines
+-- In which open queues and priorities anything is queued, from one priority to the next by the index
+-- of claims, and the instant that was `ago` seconds before.
+WITH RECURSIVE line(queue, priority) AS (
+    SELECT q.name, (SELECT priority FROM {prefix}runs WHERE state = 'queued' AND queue = q.name
+                     ORDER BY priority DESC LIMIT 1)
+      FROM {prefix}queues q
+     WHERE NOT q.paused AND (:queues::text[] = '{}' OR q.name = ANY (:queues::text[]))
+    UNION ALL
+    SELECT l.queue, (SELECT priority FROM {prefix}runs
+                      WHERE state = 'queued' AND queue = l.queue AND priority < l.priority
+                      ORDER BY priority DESC LIMIT 1)
+      FROM line l WHERE l.priority IS NOT NULL
+)
+SELECT queue, priority, {now} - make_interval(secs => :ago)
+  FROM line WHERE priority IS NOT NULL LIMIT 1000;
+
 -- name: let_go_unknown
 -- After a claim whose answer was lost: runs this worker owns without knowing it.
 UPDATE {prefix}runs

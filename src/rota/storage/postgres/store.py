@@ -70,7 +70,7 @@ class PostgresStore(Store):
         lease: timedelta,
     ) -> list[Claimed]:
         """One statement: what was picked but not claimed would otherwise stay locked meanwhile."""
-        asked = {
+        asked: dict[str, Any] = {
             "worker_id": worker_id,
             "queues": list(queues),
             "jobs": list(jobs),
@@ -78,7 +78,8 @@ class PostgresStore(Store):
             "lease_seconds": lease.total_seconds(),
         }
         began = time.monotonic()
-        if self._marks.usable(began):
+        if self._marks.usable(began, asked["jobs"]):
+            self._read_lines(asked["queues"], began)
             found = self.engine.single_tuples(
                 "claim", "claim_marked_runs", **asked, **self._marks.ranges()
             )
@@ -87,8 +88,17 @@ class PostgresStore(Store):
         else:
             found = self.engine.single_tuples("claim", "claim_runs", **asked)
             claimed = rows.claimed_in_order(found)
-            self._marks.looked(claimed, time.monotonic() - began, began)
+            seconds = time.monotonic() - began
+            self._marks.looked(claimed, seconds, began, jobs=asked["jobs"], limit=limit)
         return claimed
+
+    def _read_lines(self, queues: Sequence[str], now: float) -> None:
+        """Not by the look itself but before the next claim: a fault here loses no run's answer."""
+        if self._marks.passed_at is not None:
+            ago = now - self._marks.passed_at
+            self._marks.passed(
+                self.engine.single_tuples("claim", "queued_lines", queues=queues, ago=ago)
+            )
 
     def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
         """One statement, which is the whole transaction."""
