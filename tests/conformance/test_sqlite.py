@@ -22,7 +22,7 @@ import pytest
 from rota.errors import StorageError, Unavailable, WrongSchema
 from rota.flow.enqueue import Enqueue, Options
 from rota.storage.engine import Transaction
-from rota.storage.sqlite.engine import SqliteEngine
+from rota.storage.sqlite.engine import CHECKPOINT_BYTES, PAGE_BYTES, SPILL_BYTES, SqliteEngine
 from rota.storage.sqlite.step import begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction
 from rota.storage.sqlite.wake import FileWatch, KernelEvents
@@ -350,3 +350,27 @@ def test_no_index_makes_a_table_of_its_own_for_each_run_that_is_written(
         steps = [row[1] for row in place.execute(f"EXPLAIN {sql}")]
         assert "MakeRecord" in steps
         assert "OpenEphemeral" not in steps, sql
+
+
+@pytest.mark.parametrize(
+    ("made_with", "kept"), [(None, PAGE_BYTES), (1_024, 1_024), (4_096, 4_096)]
+)
+def test_a_new_file_has_larger_pages_and_one_that_is_there_keeps_its_own(
+    tmp_path: Path, made_with: int | None, kept: int
+) -> None:
+    file = tmp_path / "yours.db"
+    if made_with is not None:
+        yours = sqlite3.connect(file)
+        yours.execute(f"PRAGMA page_size = {made_with}")
+        yours.execute("CREATE TABLE yours (id INTEGER)")
+        yours.close()
+    store = open_store(f"sqlite:///{file}")
+    try:
+        store.migrate()
+        engine = store.engine
+        assert isinstance(engine, SqliteEngine)
+        asked = ("page_size", "wal_autocheckpoint", "cache_spill")
+        told = [engine._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in asked]
+        assert told == [kept, CHECKPOINT_BYTES // kept, SPILL_BYTES // kept + 1]
+    finally:
+        store.close()

@@ -37,8 +37,8 @@ PAGE_BYTES = 8_192
 # Of the writing connection. What a transaction changes stays in memory until it commits, up to
 # this: from the usual 2 MB on SQLite would write pages early and read them again.
 SPILL_BYTES = 32 << 20
-# The log is carried into the file at 16 MB instead of 4: pages that change with every transaction,
-# as those of the index on ids do, are carried so much less often.
+# The log is carried into the file at 16 MB, not at a thousand pages: those that change with every
+# transaction, as those of the index on ids do, are carried so much less often.
 CHECKPOINT_BYTES = 16 << 20
 OLDEST_SQLITE = (3, 37, 0)
 
@@ -252,7 +252,8 @@ class SqliteEngine:
         with translated(self.path):
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             (page,) = connection.execute("PRAGMA page_size").fetchone()
-            connection.execute(f"PRAGMA cache_spill = {SPILL_BYTES // page}")
+            # Odd: SQLite takes the last byte of the number for yes or no, and 0 for never.
+            connection.execute(f"PRAGMA cache_spill = {SPILL_BYTES // page | 1}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // page}")
         return connection
 
