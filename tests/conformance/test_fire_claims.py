@@ -208,7 +208,7 @@ def test_a_fire_takes_no_look_that_is_slow(store: Store, clock: VirtualClock) ->
     put_schedule(store)
     clock.advance("10s")
     for _ in range(marks.SLOW_LOOKS):
-        store._marks.looked([], 2 * marks.SLOW_SECONDS, 0.0)
+        store._marks.looked([], 2 * marks.SLOW_SECONDS, 0.0, jobs=(), limit=1)
     fired = fire_and_claim(store, claimant())
     assert (fired.runs, fired.claimed) == (1, ())
 

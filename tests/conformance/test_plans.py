@@ -7,6 +7,7 @@ where it stands.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from copy import copy
 from datetime import timedelta
@@ -21,7 +22,8 @@ from rota.model.retry import ONCE
 from rota.model.transitions import STATES
 from rota.storage.engine import Row
 from rota.storage.postgres import connect
-from rota.storage.postgres.store import open_postgres
+from rota.storage.postgres.marks import SLOW_LOOKS, Marks
+from rota.storage.postgres.store import PostgresStore, open_postgres
 from rota.storage.scripts.claim import LogLine
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -202,6 +204,13 @@ def do_claim(store: Store, clock: VirtualClock) -> None:
     claim(store, 100)
     claim(store, 100, queues=["default"], jobs=["job", "other"])
     store.let_go_unknown("nobody", [1, 2, 3])
+    if isinstance(store, PostgresStore):  # a claim that begins where a long look ended
+        marks, store._marks = store._marks, Marks()
+        for _ in range(SLOW_LOOKS):
+            store._marks.looked([], 1.0, time.monotonic(), jobs=["job"], limit=1)
+        claim(store, 100)
+        assert store._marks._marks  # what was asked for: queued_lines, and claim_marked_runs
+        store._marks = marks
 
 
 def do_renew(store: Store, clock: VirtualClock) -> None:

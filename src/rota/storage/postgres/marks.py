@@ -3,14 +3,13 @@
 It does while a long transaction keeps dead entries in the index: PostgreSQL cannot remove what an
 open snapshot may still see, and a claim steps over every run that ended since. And it does where
 many runs wait for a worker that knows their jobs: 0.4 ms become 50, or 500. So after slow looks
-from the head the next claims begin where those ended, and look from the head once a second, or less
-often where that takes long: a run that lies before a mark (let go, or admitted late) waits until
-then.
+from the head the next claims begin where those ended, and look from the head once a second: a run
+that lies before a mark (let go, or admitted late) waits that long at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from rota.model.run import Claimed
@@ -21,10 +20,7 @@ SLOW_SECONDS_PER_RUN = 0.0001
 # on which many processes start at once; and to begin at marks takes a plan of its own.
 SLOW_LOOKS = 3
 LOOK_SECONDS = 1.0
-# A look takes a twentieth of the time at most, and the next one comes after this at the latest.
-LOOK_SHARE = 20
-MOST_LOOK_SECONDS = 10.0
-# A look that takes longer than dead entries make it passed by what others are to claim.
+# A look that takes longer than this is worth a question for the lines that it went through.
 LONG_SECONDS = 0.05
 # Clocks of other processes, and transactions that commit a little later than they began.
 MARGIN = timedelta(milliseconds=200)
@@ -41,16 +37,14 @@ class Marks:
         self._marks: dict[str, dict[int, datetime]] = {}
         self._slow_looks = 0
         self._looked_at = float("-inf")
-        self._look_seconds = 0.0
-        self._next_look = LOOK_SECONDS
         self._jobs: Sequence[str] = ()
-        self.passed_at: float | None = None  # a look whose lines are still to be asked for
-        self._last: Claimed | None = None  # the last one it had room for
+        self.passed_at: float | None = None  # a long look, whose lines nobody has asked for
+        self._last: Claimed | None = None  # of it, if it took as many as it could
 
     def usable(self, now: float, jobs: Sequence[str]) -> bool:
         """False when this claim has to begin at the head."""
         few = sum(map(len, self._marks.values())) <= MOST_MARKS
-        recent = now - self._looked_at < self._next_look
+        recent = now - self._looked_at < LOOK_SECONDS
         return self.slow and few and recent and jobs == self._jobs
 
     @property
@@ -72,26 +66,36 @@ class Marks:
         too_long = seconds > SLOW_SECONDS + SLOW_SECONDS_PER_RUN * len(claimed)
         self._slow_looks = self._slow_looks + 1 if too_long else 0
         self._looked_at, self._jobs = now, jobs
-        # The shorter of two: one alone may have waited for something else.
-        pause = LOOK_SHARE * min(seconds, self._look_seconds)
-        self._next_look = min(max(LOOK_SECONDS, pause), MOST_LOOK_SECONDS)
-        self._look_seconds = seconds
+        self._last = last = claimed[-1] if len(claimed) == limit else None
         self.passed_at = now if self.slow and seconds > LONG_SECONDS else None
-        self._last = claimed[-1] if len(claimed) == limit else None
         if not was_slow:
             self._marks.clear()  # what was learned in an earlier such time
-        if self.slow:
-            self.claimed(claimed)
+        if not self.slow:
+            return
+        if last is not None:
+            self._forget_behind(last)
+        self.claimed(claimed)
 
-    def passed(self, lines: Iterable[tuple[str, int, datetime]]) -> None:
-        """The look of `passed_at`, which was at this instant, went through these lines: to their
-        end, except for those behind the last run that it took."""
-        self.passed_at, last = None, self._last
-        for queue, priority, instant in lines:
+    def passed(self, lines: Sequence[tuple[str, int, datetime]], ago: float) -> None:
+        """All lines there are, as told `ago` seconds after the look began. It went through them to
+        their end, except for those behind the last run that it took."""
+        if len(lines) > MOST_MARKS:
+            return
+        last = self._last
+        for queue, priority, told_at in lines:
             if last is None or priority > last.priority:
-                self._mark(queue, priority, instant)
+                self._mark(queue, priority, told_at - timedelta(seconds=ago))
             elif priority == last.priority:
                 self._mark(queue, priority, last.due_at)
+
+    def _forget_behind(self, last: Claimed) -> None:
+        """A look ended here, and what lies behind may have come since the marks were made."""
+        for queue, marks in self._marks.items():
+            self._marks[queue] = {
+                priority: min(mark, last.due_at) if priority == last.priority else mark
+                for priority, mark in marks.items()
+                if priority >= last.priority
+            }
 
     def claimed(self, claimed: Sequence[Claimed]) -> None:
         for run in claimed:

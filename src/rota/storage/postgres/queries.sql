@@ -534,8 +534,8 @@ RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args
           missed_count, cancel_requested_at, correlation_id, trace, priority;
 
 -- name: claim_marked_runs
--- claim_runs while a long transaction elsewhere keeps the entries of ended runs in the index: not
--- from the head of each line, over all of them, but from where this process claimed last. A range is
+-- claim_runs while the head of a line is long and holds nothing for us (marks.py says when): not from
+-- there, over all of it, but from where this process claimed or looked last. A range is
 -- a priority that is known, with the instant to begin at, or the priorities between two known ones.
 WITH t AS MATERIALIZED (SELECT {now} AS now),
 open AS MATERIALIZED (
@@ -581,7 +581,7 @@ RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args
 
 -- name: queued_lines
 -- In which open queues and priorities anything is queued, from one priority to the next by the index
--- of claims, and the instant that was `ago` seconds before.
+-- of claims.
 WITH RECURSIVE line(queue, priority) AS (
     SELECT q.name, (SELECT priority FROM {prefix}runs WHERE state = 'queued' AND queue = q.name
                      ORDER BY priority DESC LIMIT 1)
@@ -593,8 +593,7 @@ WITH RECURSIVE line(queue, priority) AS (
                       ORDER BY priority DESC LIMIT 1)
       FROM line l WHERE l.priority IS NOT NULL
 )
-SELECT queue, priority, {now} - make_interval(secs => :ago)
-  FROM line WHERE priority IS NOT NULL LIMIT 1000;
+SELECT queue, priority, {now} FROM line WHERE priority IS NOT NULL LIMIT :limit;
 
 -- name: let_go_unknown
 -- After a claim whose answer was lost: runs this worker owns without knowing it.

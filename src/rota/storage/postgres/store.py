@@ -19,7 +19,7 @@ from rota.storage import rows
 from rota.storage.engine import Clock, Probe, Row, Transaction
 from rota.storage.postgres.beside import Beside, tried
 from rota.storage.postgres.bind import array, bind
-from rota.storage.postgres.marks import Marks
+from rota.storage.postgres.marks import MOST_MARKS, Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
 from rota.storage.scripts.claim import Claimant
 from rota.storage.scripts.fire import NOTHING_FIRED, Fired, advances, run_row
@@ -79,7 +79,7 @@ class PostgresStore(Store):
         }
         began = time.monotonic()
         if self._marks.usable(began, asked["jobs"]):
-            self._read_lines(asked["queues"], began)
+            self._read_lines(asked["queues"])
             found = self.engine.single_tuples(
                 "claim", "claim_marked_runs", **asked, **self._marks.ranges()
             )
@@ -92,13 +92,13 @@ class PostgresStore(Store):
             self._marks.looked(claimed, seconds, began, jobs=asked["jobs"], limit=limit)
         return claimed
 
-    def _read_lines(self, queues: Sequence[str], now: float) -> None:
+    def _read_lines(self, queues: Sequence[str]) -> None:
         """Not by the look itself but before the next claim: a fault here loses no run's answer."""
-        if self._marks.passed_at is not None:
-            ago = now - self._marks.passed_at
-            self._marks.passed(
-                self.engine.single_tuples("claim", "queued_lines", queues=queues, ago=ago)
-            )
+        looked_at, self._marks.passed_at = self._marks.passed_at, None
+        if looked_at is not None:
+            most = MOST_MARKS + 1
+            lines = self.engine.single_tuples("claim", "queued_lines", queues=queues, limit=most)
+            self._marks.passed(lines, ago=time.monotonic() - looked_at)
 
     def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
         """One statement, which is the whole transaction."""
