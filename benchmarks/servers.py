@@ -113,6 +113,8 @@ def _redis(folder: Path) -> Iterator[str]:
     url = f"redis://127.0.0.1:{port}/0"
     try:
         while _redis_says(url, "PING") != "PONG":
+            if server.poll() is not None:
+                raise Failed(f"{program} ended with {server.returncode}")
             time.sleep(0.05)
         yield url
     finally:
