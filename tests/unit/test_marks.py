@@ -15,6 +15,7 @@ from rota.storage.postgres.marks import (
     Marks,
 )
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BLANK: dict[str, Any] = dict.fromkeys(Claimed.__struct_fields__)
 
 
@@ -23,9 +24,6 @@ def slow_marks() -> Marks:
     for _ in range(SLOW_LOOKS):
         known.looked([], SLOW_SECONDS * 2, now=0.0, jobs=(), limit=1)
     return known
-
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def run_of(queue: str, priority: int, minutes_ago: int) -> Claimed:
