@@ -27,7 +27,7 @@ from rota.model.outcome import Outcome
 from rota.model.retry import Retry
 from rota.model.run import NewRun
 from rota.storage.store import open_store
-from tests.api.support import SHORT_LEASE, Watch, plain, wait_until
+from tests.api.support import PATIENCE, SHORT_LEASE, Watch, plain, wait_until
 
 SOURCE = """
     import threading
@@ -340,6 +340,41 @@ def test_a_crowd_whose_executor_cannot_begin_ends_to_the_last(database: str) -> 
         assert len(worker.settler.unwritten()) == 800
 
 
+def test_nothing_is_claimed_while_a_whole_group_of_outcomes_waits(database: str) -> None:
+    """What ended and is not written is done again if the process dies: it must not pile up."""
+    with crowded(database, Refusing(), crowd=5, slots=10) as worker:
+        settler, claiming = worker.settler, worker.loops["claim"]
+        settler._group = 4
+        take_all(worker)
+        assert len(settler.unwritten()) == 5
+        assert settler.behind
+        assert worker.free() == 0
+        claiming._woken.clear()
+        settler.step()
+        assert claiming.woken  # when the group was taken, not when the next run ends
+        assert worker.free() > 0
+        settler.step()
+        assert settler.unwritten() == []
+
+
+def test_as_many_handlers_begin_at_once_as_there_are_slots(
+    make_app: Callable[..., rota.Rota],
+) -> None:
+    """Each thread calls the next one, to the last: nobody waits until his claim is given back."""
+    app, together, attempts = make_app(slots=8), threading.Barrier(8), list[int]()
+
+    @app.job("slow")
+    def slow(ctx: rota.Context) -> None:
+        together.wait(PATIENCE)
+        attempts.append(ctx.attempt)
+
+    app.load()
+    slow.enqueue_many([{}] * 8)
+    app.start()
+    wait_until(lambda: len(attempts) == 8, "the end of all")
+    assert attempts == [1] * 8
+
+
 def test_one_thread_is_called_to_stand_by_however_many_runs_begin_before_it_wakes(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,4 +405,4 @@ def test_the_thread_that_fires_begins_nothing(
         take_all(worker)
         assert len(worker.executions()) == 3
         assert worker.settler.unwritten() == []
-        assert len(called) == 2
+        assert len(called) == 1  # which calls the next one

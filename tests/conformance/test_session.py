@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from rota.errors import StorageError
+from rota.errors import StorageError, Unavailable
 from rota.model.control_row import Reply, failed
+from rota.storage.postgres import pool as pool_module
 from rota.storage.postgres import session as session_module
 from rota.storage.postgres.session import HOT, PREPARE_AT, Session, Statement
+from rota.storage.postgres.wake import delivers
 from rota.storage.statements import load_statements
 from rota.storage.store import Store
 from tests.conformance.support import PATIENCE, Place, alike, all_runs
@@ -141,6 +144,93 @@ def test_a_thread_is_lent_the_session_that_it_had_last(store: Store) -> None:
     assert lent == [first]
     with pool.lend() as mine:
         assert mine is second
+
+
+def in_a_thread(pool: Any, *, patient: bool) -> tuple[threading.Thread, list[Session]]:
+    lent: list[Session] = []
+
+    def use() -> None:
+        with pool.lend(patient=patient) as session:
+            lent.append(session)
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    return thread, lent
+
+
+@pytest.mark.usefixtures("session")
+def test_the_patient_wait_for_a_session_and_the_urgent_open_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loops that look all at once when a process starts need one session, not one each."""
+    monkeypatch.setattr(pool_module, "PATIENCE_SECONDS", 1_000 * PATIENCE)
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    with pool.lend() as first:
+        waiting, shared = in_a_thread(pool, patient=True)
+        urgent, own = in_a_thread(pool, patient=False)
+        urgent.join(PATIENCE)
+        waiting.join(PATIENCE)
+        # The urgent one opened its own, and what came back was for who waited.
+        assert own == shared
+        assert own != [first]
+        assert pool._open == 2
+
+
+@pytest.mark.usefixtures("session")
+def test_the_patient_do_not_wait_for_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "PATIENCE_SECONDS", 0.01)
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    with pool.lend() as first:
+        waiting, shared = in_a_thread(pool, patient=True)
+        waiting.join(PATIENCE)
+        assert shared != [first]
+        assert len(shared) == 1
+
+
+@pytest.mark.usefixtures("session")
+def test_what_the_patient_share_stays_whose_it_was(store: Store) -> None:
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    with pool.lend() as mine:
+        opening, opened = in_a_thread(pool, patient=True)
+        opening.join(PATIENCE)
+        assert opened != [mine]
+    for _ in range(3):
+        sharing, shared = in_a_thread(pool, patient=True)
+        sharing.join(PATIENCE)
+        assert shared == opened
+    with pool.lend() as again:
+        assert again is mine
+
+
+@pytest.mark.usefixtures("session")
+def test_the_trial_of_the_wake_channel_leaves_sessions_that_listen_to_nothing(
+    store: Store,
+) -> None:
+    """A process that is to work finds them open."""
+    engine: Any = store.engine
+    assert store.has_wake_channel
+    assert engine._pool._open == 2
+    with engine._pool.lend() as one, engine._pool.lend() as other:
+        assert engine._pool._open == 2
+        for session in (one, other):
+            assert session.execute("SELECT pg_listening_channels()").fetchall() == []
+
+
+def test_a_trial_that_fails_leaves_no_session_that_listens(store: Store, session: Session) -> None:
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    lent: list[Session] = []
+
+    @contextmanager
+    def lend() -> Iterator[Session]:
+        with pool.lend() as connection:
+            lent.append(connection)
+            yield connection
+
+    def send(payload: str) -> None:
+        raise Unavailable("it went away")
+
+    assert delivers(lend, "told", send)
+    assert [connection.closed for connection in lent] == [True]
 
 
 # A session that strangers use, too

@@ -33,6 +33,7 @@ LOOP_STOP_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 0.02
 # After a start what is due comes first: what somebody asked for or left behind can wait a moment,
 # and what is old longer.
+PROMOTE_AFTER_SECONDS = 0.05
 ANSWER_AFTER_SECONDS, RESCUE_AFTER_SECONDS, PRUNE_AFTER_SECONDS = 0.15, 0.2, 2.0
 
 
@@ -123,7 +124,7 @@ class Service:
         self.loops: dict[str, Loop] = {}
         if options.housekeeping:
             self.loops = {
-                "promote": Loop("promote", promote.step),
+                "promote": Loop("promote", promote.step, after_seconds=PROMOTE_AFTER_SECONDS),
                 "rescue": Loop("rescue", rescue.step, after_seconds=RESCUE_AFTER_SECONDS),
                 "prune": Loop(
                     "prune", prune.step, after_seconds=min(PRUNE_AFTER_SECONDS, prune.interval)

@@ -21,6 +21,7 @@ from rota.errors import Invalid, Unavailable, Unknown
 from rota.executors.protocol import Ask, HearsTermination, Statement
 from rota.flow.counters import Counters
 from rota.flow.events import Events, run_event
+from rota.flow.turns import SIDE_BY_SIDE, Turns
 from rota.model.history import ENDS
 from rota.model.job import Job
 from rota.model.outcome import Outcome, Settlement, settle, succeed
@@ -31,7 +32,8 @@ from rota.storage.protocol import OnTerminated, Storage
 
 log = logging.getLogger("rota.settle")
 
-GROUP = 1_000
+GROUP = 2_000
+ONE_WRITER_GROUP = 1_000  # where a write keeps every other one waiting
 IDLE_SECONDS = 60.0  # a put ends it at once
 ON_TERMINATED_SECONDS = 5.0  # an executor's answer is waited for inside a transaction
 MOST_LATE = 3  # of an executor's: then it is not asked before one of them has answered
@@ -61,12 +63,16 @@ class Settler:
         self.storage, self.jobs, self.max_lost = storage, jobs, max_lost
         self.events, self.hearer_of, self.settled, self.luck = events, hearer_of, settled, luck
         self.restarted = restarted
+        self._group = ONE_WRITER_GROUP if storage.one_writer else GROUP
+        self.turns = SIDE_BY_SIDE if storage.one_writer else Turns()
         self._pending: deque[Settlement] = deque()
         self._writing: list[Settlement] = []
         self._held: list[Settlement] = []  # a stranger's transaction keeps them from being written
         self._uncertain = False
         self._told: set[str] = set()  # jobs whose missing executor was logged
         self._wake: Callable[[], None] = lambda: None
+        self._taken: Callable[[], None] = lambda: None
+        self._found_behind = False  # by somebody, since the last group was taken
         self._written = threading.Condition()
 
     # A worker's outcomes, written by the settle loop in groups
@@ -75,14 +81,28 @@ class Settler:
         self._pending.append(self.decide(run, outcome, ran_seconds))
         self._wake()
 
-    def on_put(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def on_put(self, wake: Callable[[], None], taken: Callable[[], None] = lambda: None) -> None:
+        """`wake` is called when there is an outcome to write, `taken` when this is no longer
+        behind, and was found so."""
+        self._wake, self._taken = wake, taken
+
+    @property
+    def behind(self) -> bool:
+        """Whether a whole group waits while another one is being written. What ended and is not
+        written yet is done again if this process dies, and more of it would only wait longer."""
+        if len(self._pending) < self._group:
+            return False
+        self._found_behind = True  # before another look: a group may have been taken meanwhile
+        return len(self._pending) >= self._group
 
     def step(self) -> float:
         """Write what is there. While one group is being written the next one gathers."""
-        while self._pending and len(self._writing) < GROUP:
+        while self._pending and len(self._writing) < self._group:
             self._writing.append(self._pending[0])  # first here, then not there: see `unwritten`
             self._pending.popleft()
+        if self._found_behind and len(self._pending) < self._group:
+            self._found_behind = False
+            self._taken()
         if self._uncertain or self._held:
             self._set_aside()
         if self._writing:
@@ -182,7 +202,9 @@ class Settler:
             one for one in decided if one.run.job not in hearers and one.run.job not in missing
         ]
         if plain:
-            self._tell(plain, self.storage.settle(plain), again)
+            with self.turns.take(len(plain)):
+                answers = self.storage.settle(plain)
+            self._tell(plain, answers, again)
         settlements[:] = [one for one, _ in heard]
         for one, hearer in heard:  # alone, so that its statements concern nobody else
             self._tell([one], self.storage.settle([one], asking(hearer)), again)

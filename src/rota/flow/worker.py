@@ -40,6 +40,7 @@ from rota.version import VERSION
 log = logging.getLogger("rota.worker")
 
 BEAT_SECONDS = 5.0
+BEGIN_SECONDS = 0.05  # after a start: the first claim and settle come before a word about us
 WATCH_SECONDS = 1.0
 LOOP_STOP_SECONDS = 10.0
 LOST_KEPT = 10_000
@@ -126,6 +127,7 @@ class Worker:
             held=self.held,
             take=self.take,
             take_fired=self.take_fired,
+            turns=settler.turns,
             lease=lease,
             interval=interval,
         )
@@ -139,13 +141,13 @@ class Worker:
             "settle": Loop("settle", settler.step),
             "notes": Loop("notes", self.notes.step),
             "watch": Loop("watch", self.watch),
-            "beat": Loop("beat", self.beat),
+            "beat": Loop("beat", self.beat, after_seconds=BEGIN_SECONDS),
         }
         self.learn = learn
         if learn is not None:
-            self.loops["learn"] = Loop("learn", learn.step)
+            self.loops["learn"] = Loop("learn", learn.step, after_seconds=BEGIN_SECONDS)
             learn.wake, learn.learned = self.loops["learn"].wake, self._learned
-        settler.on_put(self.loops["settle"].wake)
+        settler.on_put(self.loops["settle"].wake, self._claim_more)
 
     def _learned(self) -> None:
         """There are other jobs now: say so, and look for runs of them."""
@@ -170,7 +172,7 @@ class Worker:
     def free(self) -> int:
         """How many runs to claim now: for the free slots, and as many ahead as are done in no
         time. Not before half of those are used up, so that a busy worker claims many at once."""
-        if self._stopping:
+        if self._stopping or self.settler.behind:
             return 0
         ahead = self.pace.ahead(time.monotonic())
         if len(self._waiting) > ahead // 2:
@@ -297,7 +299,9 @@ class Worker:
         if self.pace.quick:
             wanted = min(wanted, 2)
         self._guard.notify(wanted)
-        for _ in range(min(wanted - self._idle, self.slots - len(self._threads))):
+        if wanted > self._idle and len(self._threads) < self.slots:
+            # One: it calls the next while there is more to do. Whoever adds a thread waits for it
+            # to begin, and where handlers end in no time most of them would have nothing to do.
             self._add_thread()
 
     def _call_another(self) -> None:
@@ -318,7 +322,8 @@ class Worker:
     def _serve(self) -> None:
         """Run what waits until the worker has stopped."""
         me = threading.current_thread()
-        self._called = False
+        with self._lock:  # after whoever called has said that he did: else nobody calls again
+            self._called = False
         try:
             while (execution := self._wait_for_turn(me)) is not None:
                 executor = self._begin(execution)
@@ -398,11 +403,14 @@ class Worker:
         if execution.threadless:
             self._begin_waiting()
         if len(self._waiting) <= self.pace.latest // 2:
-            claiming = self.loops["claim"]
-            if not claiming.woken and self.free() > 0:
-                claiming.wake()
+            self._claim_more()
         if execution.context.stop_reason == "timed_out":
             self.loops["beat"].wake()
+
+    def _claim_more(self) -> None:
+        claiming = self.loops["claim"]
+        if not claiming.woken and self.free() > 0:
+            claiming.wake()
 
     # Guarding
 

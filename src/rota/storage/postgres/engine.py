@@ -45,6 +45,9 @@ TRIES = 5
 RETRY_SECONDS = 0.02
 # Many processes may start at once; the others wait while one of them migrates.
 MIGRATE_TIMEOUT = "10min"
+# Somebody waits for these by the millisecond: they never wait for another one's connection. The
+# rest shares: loops that all look at once when a process starts need one connection, not five.
+URGENT = frozenset({"claim", "settle", "fire", "enqueue", "renew_runs"})
 
 ROLES = "roles"  # a key of `meta`: this store has them
 
@@ -99,11 +102,14 @@ class PostgresEngine:
         return self._read(work)
 
     def look(self, work: Callable[[Transaction], T]) -> T:
-        with self._translated(), self._pool.lend() as connection:
+        with (
+            self._translated(),
+            self._pool.lend() as connection,
+        ):  # fire asks so, by the millisecond
             return work(self._transaction("read", connection))
 
     def _read(self, work: Callable[[PostgresTransaction], T]) -> T:
-        with self._translated(), self._pool.lend() as connection:
+        with self._translated(), self._pool.lend(patient=True) as connection:
             connection.begin(_BEGIN_READ)
             try:
                 answer = work(self._transaction("read", connection))
@@ -117,7 +123,7 @@ class PostgresEngine:
         return self._again(lambda: self._write(name, work))
 
     def _write(self, name: str, work: Callable[[Transaction], T]) -> T:
-        with self._pool.lend() as connection:
+        with self._pool.lend(patient=name not in URGENT) as connection:
             connection.begin(_BEGIN)
             try:
                 answer = work(self._transaction(name, connection))
@@ -183,7 +189,7 @@ class PostgresEngine:
                 self._at(name, "before")
 
         def execute() -> list[Any]:
-            with self._pool.lend() as connection:
+            with self._pool.lend(patient=name not in URGENT) as connection:
                 try:
                     return work(self._transaction(name, connection))
                 except psycopg.Error as fault:
@@ -365,7 +371,8 @@ class PostgresEngine:
     def has_wake_channel(self) -> bool:
         """Tried once: behind a transaction pooler LISTEN is accepted and never answered."""
         if self._delivers is None:
-            self._delivers = delivers(self.address.connect, self.channel, self._send)
+            # Both connections stay in the pool: a process that is to work finds them open.
+            self._delivers = delivers(self._pool.lend, self.channel, self._send)
         return self._delivers
 
     def blocked_within(self, seconds: float) -> bool:

@@ -22,6 +22,9 @@ from rota.storage.postgres.session import Session
 WAIT_SECONDS = 30.0
 IDLE_SECONDS = 300.0
 OWN_AMONG = 3  # of the idle ones a thread looks for its own
+NOBODY = 0
+# To open one takes as long, and the server's work for dozens of statements.
+PATIENCE_SECONDS = 0.02
 
 
 class Pool:
@@ -37,9 +40,10 @@ class Pool:
         self._idle: list[tuple[float, Session]] = []  # the last one used is at the end
         self._open = 0
 
-    def lend(self) -> Lent:
-        """A connection outside any transaction; it must be given back like that, or is closed."""
-        return Lent(self)
+    def lend(self, *, patient: bool = False) -> Lent:
+        """A connection outside any transaction; it must be given back like that, or is closed.
+        Who is patient waits a moment for another one's before a new one is opened."""
+        return Lent(self, patient)
 
     def close(self) -> None:
         """Close what is idle now, and the others as they come back."""
@@ -51,8 +55,9 @@ class Pool:
         for _, connection in idle:
             connection.close()
 
-    def _take(self) -> Session:
-        deadline = time.monotonic() + WAIT_SECONDS
+    def _take(self, patient: bool) -> Session:
+        began = time.monotonic()
+        deadline, open_at = began + WAIT_SECONDS, began + (PATIENCE_SECONDS if patient else 0.0)
         with self._changed:
             while True:
                 if self._closed:
@@ -62,10 +67,13 @@ class Pool:
                     if connection.is_alive():
                         return connection
                     self._discard(connection)
+                now = time.monotonic()
                 if self._open < self._size:
-                    self._open += 1
-                    break
-                if not self._changed.wait(deadline - time.monotonic()):
+                    if now >= open_at or not self._open:
+                        self._open += 1
+                        break
+                    self._changed.wait(open_at - now)
+                elif not self._changed.wait(deadline - now):
                     raise Unavailable(
                         f"all {self._size} connections were busy for {WAIT_SECONDS:.0f} s; "
                         "raise pool_size"
@@ -75,22 +83,25 @@ class Pool:
         except BaseException:
             with self._changed:
                 self._open -= 1
-                self._changed.notify()
+                self._changed.notify_all()  # the first may be patient, and not open another
             raise
 
     def _place(self) -> int:
         """Of the one that this thread had last: its server process has at hand what a loop sends
-        again and again. Else the one that was used last by anybody. Only among the last few, so
-        that those that a quiet process does not need grow old and are closed."""
+        again and again. Else one that is nobody's, else the one that was used last. Only among the
+        last few, so that those that a quiet process does not need grow old and are closed."""
         me = get_ident()
-        for place in range(-1, -1 - min(OWN_AMONG, len(self._idle)), -1):
-            if self._idle[place][1].used_by == me:
-                return place
+        last = range(-1, -1 - min(OWN_AMONG, len(self._idle)), -1)
+        for owner in (me, NOBODY):
+            for place in last:
+                if self._idle[place][1].used_by == owner:
+                    return place
         return -1
 
-    def _give_back(self, connection: Session) -> None:
+    def _give_back(self, connection: Session, patient: bool) -> None:
         now = time.monotonic()
-        connection.used_by = get_ident()
+        if not patient:  # what the patient share stays whose it was
+            connection.used_by = get_ident()
         with self._changed:
             idle = (
                 connection.pgconn.transaction_status == TransactionStatus.IDLE
@@ -102,7 +113,10 @@ class Pool:
                 self._idle.append((now, connection))
             while self._idle and self._idle[0][0] < now - IDLE_SECONDS:
                 self._discard(self._idle.pop(0)[1])
-            self._changed.notify()
+            if idle:
+                self._changed.notify()
+            else:
+                self._changed.notify_all()  # there is room for one, and the first may be patient
 
     def _discard(self, connection: Session) -> None:
         connection.close()
@@ -112,17 +126,17 @@ class Pool:
 class Lent:
     """A class, as it is entered for every statement: a generator takes three times as long."""
 
-    __slots__ = ("_connection", "_pool")
+    __slots__ = ("_connection", "_patient", "_pool")
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, patient: bool) -> None:
+        self._pool, self._patient = pool, patient
 
     def __enter__(self) -> Session:
-        self._connection = self._pool._take()
+        self._connection = self._pool._take(self._patient)
         return self._connection
 
     def __exit__(self, *fault: object) -> None:
-        self._pool._give_back(self._connection)
+        self._pool._give_back(self._connection, self._patient)
 
 
 _POOLS: WeakSet[Pool] = WeakSet()

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from weakref import WeakSet
 
 import psycopg
@@ -224,26 +224,35 @@ class Listener:
                     self._wake()
 
 
-def delivers(connect: Callable[[], Session], channel: str, send: Callable[[str], None]) -> bool:
+def delivers(
+    lend: Callable[[], AbstractContextManager[Session]], channel: str, send: Callable[[str], None]
+) -> bool:
     """Whether what one session sends reaches another one. A server that is away is believed."""
-    trial = TRIAL + uuid.uuid4().hex
     try:
-        connection = connect()
+        with lend() as connection:
+            return _hears(connection, channel, send)
     except RotaError:
         return True
-    with connection:
+
+
+def _hears(connection: Session, channel: str, send: Callable[[str], None]) -> bool:
+    trial, left_clean = TRIAL + uuid.uuid4().hex, False
+    try:
         try:
             connection.execute(f'LISTEN "{channel}"')
             send(trial)
         except psycopg.Error as fault:
             return fault.sqlstate is None
-        except RotaError:
-            return True
         deadline = time.monotonic() + VERIFY_SECONDS
         try:
             while (left := deadline - time.monotonic()) > 0:
                 if any(n.payload == trial for n in connection.notifies(timeout=left, stop_after=1)):
+                    connection.execute(f'UNLISTEN "{channel}"')
+                    left_clean = True
                     return True
         except psycopg.Error:  # the session is lost, whoever ended it
             return True
         return False
+    finally:
+        if not left_clean:  # nobody is to get it while it listens: it would hear, and never look
+            connection.close()
