@@ -35,6 +35,7 @@ VERIFY_SECONDS = 2.0
 RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 10.0
 EXIT_SECONDS = 2.0
+HEARING_SECONDS = 0.5  # a server that is away is not waited for
 # A trial of the channel; nobody is woken by it.
 TRIAL = "trial "
 
@@ -165,7 +166,8 @@ atexit.register(_end_all)
 
 
 class Listener:
-    """Calls `wake` for each notification that is not our own, and after each reconnect."""
+    """Calls `wake` for each notification that is not our own, and after each reconnect. Whoever
+    starts it waits until it hears: what he looks for after that need not be looked for twice."""
 
     def __init__(
         self,
@@ -176,12 +178,14 @@ class Listener:
         ignore: str,
     ) -> None:
         self._connect, self._channel, self._wake, self._ignore = connect, channel, wake, ignore
-        self._stopping = threading.Event()
+        self._stopping, self._hearing = threading.Event(), threading.Event()
+        self._late = False  # whoever started it goes on without it
         self._end, self._ender = os.pipe()  # closing one end wakes who waits at the other
         self._thread = threading.Thread(target=self._run, name="rota-wake", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        self._late = not self._hearing.wait(HEARING_SECONDS)
 
     def stop(self) -> None:
         if self._stopping.is_set():
@@ -203,7 +207,9 @@ class Listener:
             try:
                 with self._connect() as connection:
                     connection.execute(f'LISTEN "{self._channel}"')
-                    self._wake()  # what was said while nobody listened
+                    if self._late or self._hearing.is_set():
+                        self._wake()  # what was said while nobody listened
+                    self._hearing.set()
                     delay = RETRY_SECONDS
                     self._hear(connection)
             except BaseException:  # whatever it was: a listener that ends would not be missed
