@@ -36,6 +36,21 @@ def test_another_process_wakes_us(place: Place, woken: threading.Event, times: i
         assert woken.wait(SOON_SECONDS)
 
 
+def test_who_listens_hears_what_is_said_from_then_on(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is not woken for what was said before: he has not looked yet."""
+    if place.engine != "postgres":
+        pytest.skip("only PostgreSQL has a listener that must connect first")
+    monkeypatch.setattr("rota.storage.postgres.wake.HEARING_SECONDS", SOON_SECONDS)
+    heard = threading.Event()
+    stop = store.listen(heard.set)
+    assert not heard.is_set()
+    place.autocommit().execute('NOTIFY "rota_wake"')
+    assert heard.wait(SOON_SECONDS)
+    stop()
+
+
 @pytest.mark.parametrize("with_it", [True, False])
 def test_who_enqueues_alike_wakes_us_every_time(
     place: Place, woken: threading.Event, with_it: bool, monkeypatch: pytest.MonkeyPatch
