@@ -71,7 +71,7 @@ class Settler:
         self._uncertain = False
         self._told: set[str] = set()  # jobs whose missing executor was logged
         self._wake: Callable[[], None] = lambda: None
-        self._taken: Callable[[], None] = lambda: None
+        self._caught_up: Callable[[], None] = lambda: None
         self._found_behind = False  # by somebody, since the last group was taken
         self._written = threading.Condition()
 
@@ -81,10 +81,12 @@ class Settler:
         self._pending.append(self.decide(run, outcome, ran_seconds))
         self._wake()
 
-    def on_put(self, wake: Callable[[], None], taken: Callable[[], None] = lambda: None) -> None:
-        """`wake` is called when there is an outcome to write, `taken` when this is no longer
+    def on_put(
+        self, wake: Callable[[], None], caught_up: Callable[[], None] = lambda: None
+    ) -> None:
+        """`wake` is called when there is an outcome to write, `caught_up` when this is no longer
         behind, and was found so."""
-        self._wake, self._taken = wake, taken
+        self._wake, self._caught_up = wake, caught_up
 
     @property
     def behind(self) -> bool:
@@ -102,7 +104,7 @@ class Settler:
             self._pending.popleft()
         if self._found_behind and len(self._pending) < self._group:
             self._found_behind = False
-            self._taken()
+            self._caught_up()
         if self._uncertain or self._held:
             self._set_aside()
         if self._writing:

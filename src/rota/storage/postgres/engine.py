@@ -102,10 +102,8 @@ class PostgresEngine:
         return self._read(work)
 
     def look(self, work: Callable[[Transaction], T]) -> T:
-        with (
-            self._translated(),
-            self._pool.lend() as connection,
-        ):  # fire asks so, by the millisecond
+        # Not patient: fire asks for the time by this, milliseconds before an instant.
+        with self._translated(), self._pool.lend() as connection:
             return work(self._transaction("read", connection))
 
     def _read(self, work: Callable[[PostgresTransaction], T]) -> T:

@@ -659,12 +659,12 @@ WITH t AS MATERIALIZED (SELECT {now} AS now),
 done AS (
     UPDATE {prefix}runs AS r
        SET state = 'succeeded', finished_at = t.now, result = a.result, error = NULL,
-           started_at = coalesce(t.now - a.ran_microseconds * interval '1 microsecond', r.started_at),
+           started_at = coalesce(t.now - make_interval(secs => a.ran_seconds), r.started_at),
            reason = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.pause_requested_at IS NOT NULL
                          THEN r.reason END,
            pause_requested_at = NULL, lease_until = NULL
-      FROM t, unnest((SELECT :seq::bigint[]), (SELECT :ran_microseconds::bigint[]),
-                     (SELECT :result::json[])) AS a(seq, ran_microseconds, result)
+      FROM t, unnest((SELECT :seq::bigint[]), (SELECT :ran_seconds::float8[]),
+                     (SELECT :result::json[])) AS a(seq, ran_seconds, result)
      WHERE r.seq = a.seq AND CASE WHEN r.attempt = 1 AND r.state = 'running' THEN true ELSE false END
     RETURNING r.seq
 )

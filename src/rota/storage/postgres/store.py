@@ -103,14 +103,10 @@ class PostgresStore(Store):
     def _succeed(self, plain: Sequence[Settlement]) -> list[Settled]:
         """One statement, which is the whole transaction."""
         seqs = [one.run.seq for one in plain]
-        results = [one.outcome.result for one in plain]
         told: dict[str, object] = {
             "seq": seqs,
-            # As whole numbers, and nothing for no result at all: shorter to write and to read.
-            "ran_microseconds": [
-                None if one.ran_seconds is None else int(one.ran_seconds * 1e6) for one in plain
-            ],
-            "result": None if results.count(None) == len(results) else results,
+            "ran_seconds": [one.ran_seconds for one in plain],
+            "result": [one.outcome.result for one in plain],
         }
         if self.engine.pooled:  # sent alone it would wait for a held row without an end
             answer = self.engine.write("settle", lambda tx: tx.tuples("succeed_runs", **told))
