@@ -258,8 +258,11 @@ def is_frozen(pid: int) -> bool:
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.exists():  # gone, or no Linux
         return True
-    states = [(one / "stat").read_text().rpartition(")")[2].split()[0] for one in tasks.iterdir()]
-    return set(states) == {"T"}
+    try:
+        stats = [(one / "stat").read_text() for one in tasks.iterdir()]
+    except (FileNotFoundError, ProcessLookupError):  # a thread that ended just then: look again
+        return False
+    return {stat.rpartition(")")[2].split()[0] for stat in stats} == {"T"}
 
 
 def until(reached: Callable[[], bool], what: str, seconds: float) -> None:
