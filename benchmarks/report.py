@@ -21,11 +21,13 @@ HOW = """\
 How it is measured:
 
 - Every program runs in processes of its own, on a database of its own that is made for each
-  measurement, in an order that is shuffled for each round. Shown are the median of the rounds and,
-  below, the span between the least and the most.
+  measurement, in an order that is shuffled for each round. Single enqueues, which are over in
+  seconds and wait for the disk with each job, are measured three times in a round. Shown are the
+  median of all rounds and, below, the span between the least and the most.
 - A drain starts with the jobs in the database. Workers start, connect and wait; all are let go at
-  once. It begins with the first handler and ends when the database shows no unfinished job; a
-  loop of the storage alone begins with its first claim. Slow programs drain fewer jobs.
+  once. It begins with the first handler and ends when the database shows no unfinished job, as of
+  the moment it is asked; a loop of the storage alone begins with its first claim. Slow programs
+  drain fewer jobs.
 - Finished runs of Rota are kept, at default retention; graphile-worker and pgqueuer delete theirs.
 - Enqueue to start is measured from just before the call that enqueues, one job at a time with
   50 ms between, until the handler has begun in another process.

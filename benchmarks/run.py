@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import report
 from children import Failed, ask
-from measures import MEASURES, Size
+from measures import MEASURES, TIMES, Size
 from programs import PROGRAMS, Program
 from results import Figure, Results, load
 from servers import Servers
@@ -128,7 +128,12 @@ def _round(
     results: Results,
     wanted: frozenset[str],
 ) -> None:
-    tasks = [(one, measure) for one in programs for measure in one.measures & wanted]
+    tasks = [
+        (one, measure)
+        for one in programs
+        for measure in one.measures & wanted
+        for _ in range(TIMES.get(measure, 1) if size == Size() else 1)
+    ]
     random.shuffle(tasks)
     for done, (program, measure) in enumerate(tasks, 1):
         what = f"{program.name}, {program.engine}, {measure}"

@@ -54,6 +54,7 @@ def ask(app: rota.Rota, database: str, engine: str) -> Ask:
 
     app.schedule("s", job="work", every="1h")
     app.start()
+    wait_until(lambda: bool(app.control.workers()), "its worker is known")
 
     def insert_and_wait(statement: str) -> dict[str, Any]:
         number = insert(database, engine, statement)
