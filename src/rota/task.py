@@ -61,9 +61,10 @@ class Task(Generic[P, R]):
             "concurrency_key": concurrency_key, "concurrency_limit": concurrency_limit,
         }  # fmt: skip
         options = {name: value for name, value in told.items() if value is not None}
-        self._refuse_ambiguous(
-            {**options, "connection": connection, "notify": None if notify else False}
-        )
+        if options or connection is not None or not notify:
+            self._refuse_ambiguous(
+                {**options, "connection": connection, "notify": None if notify else False}
+            )
         return self.app._enqueue(self.name, [args], options, connection, notify)[0]
 
     def _refuse_ambiguous(self, options: Mapping[str, Any]) -> None:

@@ -315,6 +315,7 @@ CALLS = [
     do_control, do_read, do_look,
 ]  # fmt: skip
 # Statements that each call must have sent, so that a plan nobody asked for is not taken for good.
+SENT_TO_POSTGRES = {"do_enqueue": {"insert_new_runs"}}
 SENT = {
     "do_fire": {"due_schedules", "next_fire_at", "advance_schedules", "count_held", "due_kin"},
     "do_enqueue": {"insert_alike_runs", "insert_runs", "take_keys"},
@@ -422,23 +423,42 @@ def watch_walks(place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, list
         real = getattr(transaction, method)
         explain = rows if method == "_execute_values" else real  # a plan has more than one column
 
-        def watched(self: Any, name: str, params: Any, *then: Any) -> Any:
+        def watched(self: Any, name: str, params: Any) -> Any:
             if name not in found and name != "explain":
                 statements = self.engine.statements
                 statements["explain"] = explaining(statements[name])
                 found[name] = read(str(statements[name]), explain(self, "explain", params))
-            return real(self, name, params, *then)
+            return real(self, name, params)
 
         monkeypatch.setattr(transaction, method, watched)
 
     sending = (
         "_execute", "_execute_many", "_execute_tuples", "_execute_values", "_execute_columns",
-        "execute_bound",
     )  # fmt: skip
     for method in sending:
         if method in vars(transaction):  # else it calls one that is
             watch(method)
+    if place.engine == "postgres":
+        watch_bound(found, monkeypatch)
     return found
+
+
+def watch_bound(found: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What PostgreSQL's engine sends without a transaction around it."""
+    from rota.storage.postgres.engine import PostgresEngine
+
+    send = PostgresEngine._send_bound
+
+    def watched(self: Any, name: str, statement: str, bound: Any, then: bytes | None) -> Any:
+        if statement not in found:
+            asked = self.statements[statement]
+            self.statements["explain"] = explaining(asked)
+            found[statement] = postgres_walks(
+                str(asked), send(self, name, "explain", dict(bound), None)
+            )
+        return send(self, name, statement, bound, then)
+
+    monkeypatch.setattr(PostgresEngine, "_send_bound", watched)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
@@ -447,6 +467,8 @@ def test_no_statement_walks_a_large_table(
 ) -> None:
     call(open_plainly(crowded), crowded.clock)
     assert SENT[call.__name__] <= set(walks)
+    if crowded.engine == "postgres":
+        assert SENT_TO_POSTGRES.get(call.__name__, set()) <= set(walks)
     # What is queued of a job that is not among the recent runs is looked for in the whole line.
     assert len(walks.pop("list_runs_of_job", [])) <= 1
     # They stop at a limit, or are for what is rare: along the index of their state, and never along

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -203,6 +204,114 @@ def test_what_the_patient_share_stays_whose_it_was(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("session")
+def test_a_verb_keeps_the_session_that_has_its_plan(store: Store) -> None:
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    with pool.lend(verb="claim") as claims, pool.lend(verb="settle") as settles:
+        pass
+    for patient in (True, False):
+        asking, lent = in_a_thread(pool, patient=patient)
+        asking.join(PATIENCE)
+        assert len(lent) == 1
+        assert lent[0] not in (claims, settles)
+    assert pool._open == 3
+    with pool.lend(verb="settle") as again:
+        assert again is settles
+    claims.close()
+    with pool.lend(verb="claim") as other:
+        assert other not in (claims, settles)
+    with pool.lend(verb="claim") as again:
+        assert again is other
+
+
+@pytest.mark.usefixtures("session")
+def test_where_there_can_be_no_more_a_verb_shares_its_session(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    monkeypatch.setattr(pool, "_size", 2)
+    with pool.lend(verb="claim") as claims, pool.lend(verb="settle"):
+        pass
+    with pool.lend(verb="settle"):
+        asking, lent = in_a_thread(pool, patient=False)
+        asking.join(PATIENCE)
+        assert lent == [claims]
+    with pool.lend(verb="claim") as again:
+        assert again is claims
+
+
+@pytest.mark.usefixtures("session")
+def test_two_verbs_that_shared_a_session_get_one_each_when_it_is_lost(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    monkeypatch.setattr(pool, "_size", 2)
+    with pool.lend() as mine:
+        with pool.lend(verb="claim") as claims:
+            pass
+        with pool.lend(verb="settle") as settles:
+            assert settles is claims
+        claims.close()
+    with pool.lend(verb="claim") as first, pool.lend(verb="settle") as second:
+        assert {first, second} > {mine}
+    with pool.lend(verb="settle") as again:
+        assert again is second
+    with pool.lend(verb="claim") as again:
+        assert again is first
+
+
+@pytest.mark.usefixtures("session")
+def test_where_the_server_takes_no_more_a_verb_shares_its_session(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    with pool.lend(verb="claim") as claims:
+        pass
+
+    def refuse() -> Session:
+        raise psycopg.OperationalError("sorry, too many clients already")
+
+    monkeypatch.setattr(pool, "_connect", refuse)
+    for patient in (True, False):
+        with pool.lend(patient=patient) as session:
+            assert session is claims
+            with pytest.raises(psycopg.OperationalError, match="too many clients"):
+                pool.lend().__enter__()
+    assert pool._open == 1
+
+
+@pytest.mark.usefixtures("session")
+def test_of_the_patient_that_wait_together_one_opens_a_session(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others wait for what it gives back, as long again."""
+    monkeypatch.setattr(pool_module, "PATIENCE_SECONDS", 0.01)
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    with pool.lend() as mine:
+        pool._opened_at = time.monotonic() + PATIENCE  # by another one of them, just now
+        waiting, lent = in_a_thread(pool, patient=True)
+        waiting.join(0.2)
+        assert not lent
+    waiting.join(PATIENCE)
+    assert lent == [mine]
+
+
+@pytest.mark.usefixtures("session")
+def test_the_patient_open_one_after_the_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is none to share only the first opens one."""
+    monkeypatch.setattr(pool_module, "PATIENCE_SECONDS", 1_000 * PATIENCE)
+    pool: Any = store.engine._pool  # type: ignore[attr-defined]
+    with pool.lend(verb="claim"):
+        pass
+    looking = [in_a_thread(pool, patient=True) for _ in range(5)]
+    for thread, _ in looking:
+        thread.join(PATIENCE)
+    assert len({session for _, lent in looking for session in lent}) == 1
+    assert pool._open == 2
+
+
+@pytest.mark.usefixtures("session")
 def test_the_trial_of_the_wake_channel_leaves_sessions_that_listen_to_nothing(
     store: Store,
 ) -> None:
@@ -263,7 +372,7 @@ def test_what_a_worker_sends_all_the_time_is_prepared_at_once(place: Place, pool
     store.list_queues(limit=1)
     store.claim("worker", queues=[], jobs=["job"], limit=1, lease=timedelta(minutes=1))
     engine: Any = store.engine
-    with engine._pool.lend() as session:
+    with engine._pool.lend(verb="claim") as session:
         plans = session.execute("SELECT name FROM pg_prepared_statements").fetchall()
     assert plans == ([] if pooled else [("rota_claim_runs",)])
 

@@ -442,6 +442,24 @@ def test_an_outcome_written_alone_without_an_answer_is_told_once(
     assert settler.unwritten() == []
 
 
+def test_the_first_outcome_that_waits_wakes_the_loop(store: Store) -> None:
+    """And it alone: the loop takes what is there when it comes to it."""
+    enqueue_many(store, 4)
+    first, second, third, fourth = claim(store, limit=4)
+    settler = Settler(store, jobs={}, max_lost=3, events=Events(), hearer_of=lambda name: None)
+    woken: list[None] = []
+    settler.on_put(lambda: woken.append(None))
+    for run in (first, second):
+        settler.put(run, Outcome(kind="succeeded"))
+    assert len(woken) == 1
+    settler.step()
+    for run in (third, fourth):
+        settler.put(run, Outcome(kind="failed", error="no"))
+    assert len(woken) == 2
+    settler.step()
+    assert settler.unwritten() == []
+
+
 def test_what_is_told_while_the_database_is_away_is_kept(
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

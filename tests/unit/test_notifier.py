@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 
@@ -43,6 +44,39 @@ def test_each_that_asks_is_told_of(notifier: Notifier, told: Told) -> None:
     for _ in range(20):
         notifier.notify()
         told.once()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_ended_is_followed_by_another(told: Told) -> None:
+    ends = [SystemExit()]
+
+    def send() -> None:
+        told.put(None)
+        if ends:
+            raise ends.pop()
+
+    notifier = Notifier(send)
+    notifier.notify()
+    told.once()
+    while (thread := notifier._thread) is not None:
+        thread.join(SOON_SECONDS)
+    notifier.notify()
+    told.once()
+    notifier.close(SOON_SECONDS)
+
+
+def test_a_thread_that_could_not_start_is_tried_again(
+    notifier: Notifier, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", no_more)
+        with pytest.raises(RuntimeError):
+            notifier.notify()
+    notifier.notify()
+    told.once()
 
 
 def test_many_that_ask_in_the_quiet_time_are_told_of_once(

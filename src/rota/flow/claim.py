@@ -11,13 +11,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
-from rota.flow.turns import SIDE_BY_SIDE, Turns
 from rota.model.run import Claimed
 from rota.storage.protocol import Claimant, Fired, Storage
 
-BATCH = 2_000
-# Where a write keeps every other one waiting, few large ones keep them less.
-ONE_WRITER_BATCH = 3_000
+BATCH = 3_000
 # Of arguments in one claim, as far as those of the last one tell.
 CLAIM_BYTES = 32_000_000
 
@@ -36,15 +33,13 @@ class Claim:
         held: Callable[[], Collection[int]],
         take: Callable[[list[Claimed]], None],
         take_fired: Callable[[list[Claimed]], None],
-        turns: Turns = SIDE_BY_SIDE,
         lease: timedelta,
         interval: float = 1.0,
     ) -> None:
         self.storage, self.worker_id, self.queues, self.jobs = storage, worker_id, queues, jobs
         self.free, self.held, self.take, self.take_fired = free, held, take, take_fired
-        self.turns, self.lease, self.interval = turns, lease, interval
-        self.batch = ONE_WRITER_BATCH if storage.one_writer else BATCH
-        self._fitting = self.batch  # into CLAIM_BYTES
+        self.lease, self.interval = lease, interval
+        self._fitting = BATCH  # into CLAIM_BYTES
         self.uncertain = False
         self.asked_at = 0.0
         self._turn = threading.Lock()
@@ -98,18 +93,14 @@ class Claim:
             # A claim whose answer was lost may have made runs ours: give them back, uncounted.
             self.storage.let_go_unknown(self.worker_id, self.held())
             self.uncertain = False
-        with self.turns.take(self._room()):
-            limit = self._room()  # after the wait: the worker may be stopping by now
-            claimed = self._claim(limit) if limit > 0 else []
+        limit = min(self.free(), BATCH, self._fitting)
+        claimed = self._claim(limit) if limit > 0 else []
         if claimed:
             mean_bytes = 1 + sum([len(run.args) for run in claimed]) // len(claimed)
             self._fitting = max(1, CLAIM_BYTES // mean_bytes)
             self.take(claimed)
         # Where there was no room this is woken when a slot becomes free.
         return 0.0 if 0 < len(claimed) == limit else self.interval
-
-    def _room(self) -> int:
-        return min(self.free(), self.batch, self._fitting)
 
     def _claim(self, limit: int) -> list[Claimed]:
         self.asked_at = time.monotonic()  # before: the leases are at least this young

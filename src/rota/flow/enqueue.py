@@ -104,6 +104,8 @@ class Enqueue:
         if not payloads:
             return []
         args = [encode_args(job, args) for args in payloads]
+        if tracing.tracer() is None:
+            return self._make(template, args, connection, notify)
         with tracing.enqueueing(job.name, template.queue, len(args)) as trace:
             if trace is not None:
                 template = replace(template, trace=trace)
@@ -226,11 +228,13 @@ def new_run_ids(count: int) -> list[str]:
     stamp = f"{int(time.time() * 1000):012x}"
     begin = f"{stamp[:8]}-{stamp[8:]}-7"
     digits = os.urandom(10 * count).hex()
-    return sorted(
+    ids = [
         f"{begin}{digits[at : at + 3]}-{_VARIANT[digits[at + 3]]}{digits[at + 4 : at + 7]}"
         f"-{digits[at + 7 : at + 19]}"
         for at in range(0, 20 * count, 20)
-    )
+    ]
+    ids.sort()
+    return ids
 
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

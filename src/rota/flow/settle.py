@@ -21,7 +21,6 @@ from rota.errors import Invalid, Unavailable, Unknown
 from rota.executors.protocol import Ask, HearsTermination, Statement
 from rota.flow.counters import Counters
 from rota.flow.events import Events, run_event
-from rota.flow.turns import SIDE_BY_SIDE, Turns
 from rota.model.history import ENDS
 from rota.model.job import Job
 from rota.model.outcome import Outcome, Settlement, settle, succeed
@@ -32,7 +31,7 @@ from rota.storage.protocol import OnTerminated, Storage
 
 log = logging.getLogger("rota.settle")
 
-GROUP = 2_000
+GROUP = 3_000
 ONE_WRITER_GROUP = 1_000  # where a write keeps every other one waiting
 IDLE_SECONDS = 60.0  # a put ends it at once
 ON_TERMINATED_SECONDS = 5.0  # an executor's answer is waited for inside a transaction
@@ -64,7 +63,6 @@ class Settler:
         self.events, self.hearer_of, self.settled, self.luck = events, hearer_of, settled, luck
         self.restarted = restarted
         self._group = ONE_WRITER_GROUP if storage.one_writer else GROUP
-        self.turns = SIDE_BY_SIDE if storage.one_writer else Turns()
         self._pending: deque[Settlement] = deque()
         self._writing: list[Settlement] = []
         self._held: list[Settlement] = []  # a stranger's transaction keeps them from being written
@@ -78,8 +76,15 @@ class Settler:
     # A worker's outcomes, written by the settle loop in groups
 
     def put(self, run: Claimed, outcome: Outcome, ran_seconds: float | None = None) -> None:
-        self._pending.append(self.decide(run, outcome, ran_seconds))
-        self._wake()
+        decided = self.decide(run, outcome, ran_seconds)
+        self._pending.append(decided)
+        try:
+            first = self._pending[0]
+        except IndexError:
+            return  # the loop has ours already
+        # Who put the first one wakes the loop, which takes what is there by then: ours as well.
+        if first is decided:
+            self._wake()
 
     def on_put(
         self, wake: Callable[[], None], caught_up: Callable[[], None] = lambda: None
@@ -204,9 +209,7 @@ class Settler:
             one for one in decided if one.run.job not in hearers and one.run.job not in missing
         ]
         if plain:
-            with self.turns.take(len(plain)):
-                answers = self.storage.settle(plain)
-            self._tell(plain, answers, again)
+            self._tell(plain, self.storage.settle(plain), again)
         settlements[:] = [one for one, _ in heard]
         for one, hearer in heard:  # alone, so that its statements concern nobody else
             self._tell([one], self.storage.settle([one], asking(hearer)), again)

@@ -22,7 +22,7 @@ import msgspec
 
 from rota.errors import RotaError
 from rota.executors.protocol import Executor, Targets
-from rota.flow.claim import Claim
+from rota.flow.claim import BATCH, Claim
 from rota.flow.events import Events, announce
 from rota.flow.learn import Learn
 from rota.flow.loop import Loop, stop_loops
@@ -127,11 +127,10 @@ class Worker:
             held=self.held,
             take=self.take,
             take_fired=self.take_fired,
-            turns=settler.turns,
             lease=lease,
             interval=interval,
         )
-        self.pace = Pace(CLAIMS_AHEAD * self.claim.batch)
+        self.pace = Pace(CLAIMS_AHEAD * BATCH)
         self.renew = Renew(
             storage, executions=self.executions, unwritten=settler.unwritten, lease=lease
         )

@@ -91,7 +91,9 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wanted_key(self) -> str | None:
-        return next(iter(slot_keys(self.overlap_key, self.concurrency_key)), None)
+        if self.overlap_key is None and self.concurrency_key is None:
+            return None
+        return slot_keys(self.overlap_key, self.concurrency_key)[0]
 
 
 class Alike(Sequence[NewRun]):

@@ -107,8 +107,9 @@ class Engine(Protocol):
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` on one consistent snapshot."""
 
-    def look(self, work: Callable[[Transaction], T]) -> T:
-        """The same where the statements need not agree: no round trips to begin and to end."""
+    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
+        """The same where the statements need not agree: no round trips to begin and to end. For
+        what is `urgent` somebody waits by the millisecond."""
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
         """Run `work` in one transaction. It may be called again after a rollback."""

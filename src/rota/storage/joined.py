@@ -31,7 +31,7 @@ class JoinedEngine:
     def read(self, work: Callable[[Transaction], T]) -> T:
         return work(self.tx)
 
-    def look(self, work: Callable[[Transaction], T]) -> T:
+    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
         return work(self.tx)
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:

@@ -99,7 +99,7 @@ class DuckdbEngine:
             finally:
                 cursor.execute("ROLLBACK")
 
-    def look(self, work: Callable[[Transaction], T]) -> T:
+    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
         with self._reader() as cursor:
             return work(self._transaction("read", cursor))
 

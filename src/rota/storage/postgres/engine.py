@@ -22,10 +22,11 @@ from psycopg.pq import TransactionStatus
 
 from rota.errors import Unavailable, WrongConnection
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version
+from rota.storage.postgres.bind import bind
 from rota.storage.postgres.callers import check_transaction, raw_connection
 from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
 from rota.storage.postgres.faults import REPEATABLE, translate
-from rota.storage.postgres.pool import Pool
+from rota.storage.postgres.pool import Lent, Pool
 from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
@@ -48,6 +49,8 @@ MIGRATE_TIMEOUT = "10min"
 # Somebody waits for these by the millisecond: they never wait for another one's connection. The
 # rest shares: loops that all look at once when a process starts need one connection, not five.
 URGENT = frozenset({"claim", "settle", "fire", "enqueue", "renew_runs"})
+# Verbs with a connection of their own, on which their statement is planned once.
+OWN = frozenset({"claim", "settle"})
 
 ROLES = "roles"  # a key of `meta`: this store has them
 
@@ -101,9 +104,8 @@ class PostgresEngine:
     def read(self, work: Callable[[Transaction], T]) -> T:
         return self._read(work)
 
-    def look(self, work: Callable[[Transaction], T]) -> T:
-        # Not patient: fire asks for the time by this, milliseconds before an instant.
-        with self._translated(), self._pool.lend() as connection:
+    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
+        with self._translated(), self._pool.lend(patient=not urgent) as connection:
             return work(self._transaction("read", connection))
 
     def _read(self, work: Callable[[PostgresTransaction], T]) -> T:
@@ -121,7 +123,7 @@ class PostgresEngine:
         return self._again(lambda: self._write(name, work))
 
     def _write(self, name: str, work: Callable[[Transaction], T]) -> T:
-        with self._pool.lend(patient=name not in URGENT) as connection:
+        with self._lend(name) as connection:
             connection.begin(_BEGIN)
             try:
                 answer = work(self._transaction(name, connection))
@@ -136,6 +138,9 @@ class PostgresEngine:
         self._at(name, "after")
         return answer
 
+    def _lend(self, name: str) -> Lent:
+        return self._pool.lend(patient=name not in URGENT, verb=name if name in OWN else None)
+
     def _commit(self, connection: Session) -> None:
         try:
             connection.simple(b"COMMIT")
@@ -146,11 +151,17 @@ class PostgresEngine:
     def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         if not rows:
             return []
-        return self._single(name, name, lambda tx: tx._execute_many(name, rows))
+        return self._single(
+            name, name, lambda own: self._transaction(name, own)._execute_many(name, rows)
+        )
 
     def single_tuples(self, name: str, statement: str, /, **params: object) -> list[Any]:
         """A transaction that is one statement with plain parameters, in one round trip."""
-        return self._single(name, statement, lambda tx: tx._execute_tuples(statement, params))
+        return self._single(
+            name,
+            statement,
+            lambda own: self._transaction(name, own)._execute_tuples(statement, params),
+        )
 
     def single_bound(
         self,
@@ -167,18 +178,28 @@ class PostgresEngine:
         `quietly` does the same without an answer."""
         number = self._notifier.may_send() if notify else None
         if number is None:
-            own = quietly or statement
-            self._single(name, own, lambda tx: tx.execute_bound(own, bound))
+            self._send_bound(name, quietly or statement, bound, None)
             if notify:
                 self._notifier.notify(made)
             return
-        said = self._told()
-        answer = self._single(name, statement, lambda tx: tx.execute_bound(statement, bound, said))
+        answer = self._send_bound(name, statement, bound, self._told())
         self._notifier.sent(number, made=made, seq=answer[0][0] if answer else None)
 
-    def _single(
-        self, name: str, statement: str, work: Callable[[PostgresTransaction], list[Any]]
-    ) -> list[Any]:
+    def _send_bound(
+        self, name: str, statement: str, bound: dict[str, str | None], then: bytes | None
+    ) -> list[tuple[Any, ...]]:
+        asked = self.statements[statement]
+        bound["now"] = None if self.clock is None else bind(self.clock())
+
+        def send(connection: Session) -> list[tuple[Any, ...]]:
+            result = connection.run(asked, bound, then)
+            if then is not None and connection.closed:
+                self.was_kept_waiting()
+            return connection.tuples(result)
+
+        return self._single(name, statement, send)
+
+    def _single(self, name: str, statement: str, work: Callable[[Session], list[Any]]) -> list[Any]:
         # The statement is its own commit: until it is sent nothing has happened.
         if self.probe is not None:
             with self._translated():
@@ -187,9 +208,9 @@ class PostgresEngine:
                 self._at(name, "before")
 
         def execute() -> list[Any]:
-            with self._pool.lend(patient=name not in URGENT) as connection:
+            with self._lend(name) as connection:
                 try:
-                    return work(self._transaction(name, connection))
+                    return work(connection)
                 except psycopg.Error as fault:
                     self._raise_uncertain(connection, fault)
                     raise
@@ -208,15 +229,23 @@ class PostgresEngine:
 
     def _again(self, attempt: Callable[[], T]) -> T:
         """Repeat what the server undid because of another transaction, or of a plan grown stale."""
-        with self._translated():
-            for tried in range(1, TRIES):
-                try:
-                    return attempt()
-                except psycopg.Error as fault:
-                    if fault.sqlstate not in REPEATABLE | STALE_PLAN:
-                        raise
-                time.sleep(random.uniform(0, RETRY_SECONDS * 2**tried))
+        try:
             return attempt()
+        except psycopg.Error as fault:
+            first = fault
+        with self._translated():
+            return self._once_more(attempt, first)
+
+    def _once_more(self, attempt: Callable[[], T], fault: psycopg.Error) -> T:
+        for tried in range(1, TRIES):
+            if fault.sqlstate not in REPEATABLE | STALE_PLAN:
+                raise fault
+            time.sleep(random.uniform(0, RETRY_SECONDS * 2**tried))
+            try:
+                return attempt()
+            except psycopg.Error as next_fault:
+                fault = next_fault
+        raise fault
 
     def _at(self, name: str, side: str, point: str = "commit") -> None:
         if self.probe is not None:
@@ -416,7 +445,7 @@ def _roll_back(connection: Session) -> None:
 
 class Translated:
     """What the driver raises in this block is raised as our own. A class, as it is entered for
-    every statement: a generator takes three times as long."""
+    every look: a generator takes three times as long."""
 
     __slots__ = ("_engine",)
 

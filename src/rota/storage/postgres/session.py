@@ -32,6 +32,7 @@ HOT = frozenset({
 # The plan was made for another shape of the tables, somebody discarded it, or it has the name of
 # another one: prepare it again, elsewhere.
 STALE_PLAN = frozenset({"0A000", "26000", "42P05"})
+_BAD = int(ConnStatus.BAD)
 _ANSWERED = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # How long a wait goes on before it lets a signal's handler have its turn, at the latest.
 WAIT_MILLISECONDS = 1_000
@@ -60,6 +61,7 @@ class Session(psycopg.Connection[TupleRow]):
         super().__init__(*args, **options)
         self.prepares = True  # False keeps plans out of the session: behind a pooler
         self.used_by = 0  # the thread that had it last
+        self.verb: str | None = None  # whose it is: of one that is sent again and again
         self.locally = b""  # what a transaction sets for itself, where the session keeps nothing
         self._uses: dict[bytes, int] = {}
         self._poll = select.poll()
@@ -68,7 +70,7 @@ class Session(psycopg.Connection[TupleRow]):
 
     def is_alive(self) -> bool:
         """False if the server has closed it while nobody looked; costs no round trip."""
-        if self.closed:
+        if self.pgconn.status == _BAD:
             return False
         if not self._poll.poll(0):
             return True
@@ -148,13 +150,17 @@ class Session(psycopg.Connection[TupleRow]):
         return _checked(result)
 
     def _answer_to(self, send: Callable[..., None], args: tuple[Any, ...]) -> PGresult:
-        pgconn = self.pgconn
+        pgconn, poll = self.pgconn, self._poll.poll
         send(*args)
-        self._flush()
+        if pgconn.flush():
+            self._wait_to_send()
+            self._flush()
         result = None
         while True:
             # Before each part of it: the driver would wait for the rest with all threads stopped.
-            self._await_answer()
+            while pgconn.is_busy():  # as `_await_answer`, which is a call more for every statement
+                poll(WAIT_MILLISECONDS)
+                pgconn.consume_input()
             last = pgconn.get_result()
             if last is None:
                 break

@@ -57,21 +57,11 @@ class PostgresTransaction(Probed):
     ) -> list[tuple[Any, ...]]:
         return self._execute_tuples(name, columns)  # a list is bound as an array
 
-    def execute_bound(
-        self, name: str, bound: dict[str, str | None], then: bytes | None = None
-    ) -> list[tuple[Any, ...]]:
-        answer = self._answer(self.engine.statements[name], bound, True, then)
-        if then is not None and self.connection.closed:
-            self.engine.was_kept_waiting()
-        return answer
-
-    def _answer(
-        self, statement: Statement, bound: dict[str, Any], tuples: bool, then: bytes | None = None
-    ) -> list[Any]:
+    def _answer(self, statement: Statement, bound: dict[str, Any], tuples: bool) -> list[Any]:
         bound["now"] = self.now
         session = self._session
         if session is not None:
-            result = session.run(statement, bound, then)
+            result = session.run(statement, bound)
             self._changed = result.command_tuples or 0
             return session.tuples(result) if tuples else session.rows(result)
         cursor = self.cursor

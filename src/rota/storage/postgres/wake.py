@@ -69,7 +69,8 @@ class Notifier:
 
     def begin(self) -> None:
         """With no thread; after a fork, too: ours is our parent's, and perhaps had the lock."""
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._asked = self._told = 0  # how often, and what all were told of that was asked so far
         self._sent_at = self._thread_only_until = float("-inf")
         self._crowd, self._made, self._producers = Crowd(), 0, 1.0
@@ -103,12 +104,13 @@ class Notifier:
             self._producers = 1.0  # it does not count
 
     def notify(self, made: int = 1) -> None:
-        with self._changed:
+        with self._lock:
             if self._closing:
                 return
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="rota-notify", daemon=True)
-                self._thread.start()
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="rota-notify", daemon=True)
+                thread.start()
+                self._thread = thread  # once it runs: it says itself that it has ended
             if self._asked == self._told:  # else the thread waits for its time already
                 self._changed.notify()
             self._asked += 1
@@ -119,13 +121,16 @@ class Notifier:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        if self._thread is not None:
-            self._thread.join(timeout)
+        if (thread := self._thread) is not None:
+            thread.join(timeout)
 
     def _run(self) -> None:
-        while self._next():
-            with suppress(psycopg.Error, RotaError):  # others look on their own within a second
-                self._send()
+        try:
+            while self._next():
+                with suppress(psycopg.Error, RotaError):  # others look on their own within a second
+                    self._send()
+        finally:
+            self._thread = None  # whoever asks next begins another one
 
     def _next(self) -> bool:
         with self._changed:

@@ -30,4 +30,4 @@ class Script:
 
     def now(self) -> datetime:
         """The instant by the clock that decides: the database's on server engines."""
-        return self.engine.look(self._now)
+        return self.engine.look(self._now, urgent=True)

@@ -89,7 +89,7 @@ class FireScript(ClaimScript):
             names = sorted({row["job"] for row in found})
             return found, tx.all("jobs_named", names=names) if names else [], now
 
-        found, jobs, now = self.engine.look(read)
+        found, jobs, now = self.engine.look(read, urgent=True)
         known: dict[str, Job] = {}
         unreadable: dict[str, str] = {}
         for row in jobs:
@@ -115,7 +115,7 @@ class FireScript(ClaimScript):
             row = tx.one("next_fire_at")
             return self._now(tx), row["next_fire_at"] if row else None
 
-        return self.engine.look(read)
+        return self.engine.look(read, urgent=True)
 
     def park_schedules(self, broken: Sequence[Broken]) -> set[int]:
         """Take schedules that cannot be planned out of the way, with the reason shown. Whose it

@@ -21,7 +21,7 @@ class HerdScript(FireScript):
     def due_kin(self, schedule: Schedule, limit: int) -> list[int]:
         """The ids of all schedules of this one's kin, itself among them, in order."""
         alike = {**rows.schedule_row(schedule), "revision": schedule.revision, "limit": limit}
-        return self.engine.look(lambda tx: tx.values("due_kin", **alike))
+        return self.engine.look(lambda tx: tx.values("due_kin", **alike), urgent=True)
 
     def fire_kin(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
         """Carry out one plan for schedules of one kin: for those whose cursor still stands, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import lt
 from typing import Any
 
 import msgspec
@@ -154,6 +155,9 @@ def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:
 
     In the order of seq, as renew has them, so that the two never wait for each other's rows.
     """
+    seqs = [one.run.seq for one in settlements]
+    if all(map(lt, seqs, seqs[1:])):  # the usual case: as they were claimed
+        return list(settlements)
     latest: dict[int, Settlement] = {}
     for one in sorted(settlements, key=lambda one: one.run.attempt):
         latest[one.run.seq] = one

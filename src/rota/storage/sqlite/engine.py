@@ -118,7 +118,7 @@ class SqliteEngine:
             else:
                 connection.close()
 
-    def look(self, work: Callable[[Transaction], T]) -> T:
+    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
         return self.read(work)
 
     def select(self, sql: str, *, limit: int, seconds: float) -> Result:
