@@ -26,6 +26,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from ids import NAME_THE_REST
+
 import rota
 from tests.support.postgres import Cluster
 
@@ -74,6 +76,7 @@ def fill(url: str, engine: str, count: int) -> None:
         )
         there += more
     if engine == "postgres":
+        connection.execute(NAME_THE_REST)
         connection.execute("VACUUM ANALYZE")
     connection.close()
     app.close()

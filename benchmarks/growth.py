@@ -159,15 +159,18 @@ class PostgresRows:
 
     def settle_down(self) -> None:
         """What a quiet minute does by itself; here, so that it does not happen meanwhile."""
-        for table in ("runs", "slots", "schedules"):
+        for table in ("runs", "run_ids", "slots", "schedules"):
             self.execute(f"VACUUM (ANALYZE) {self.prefix}{table}")
         self.execute("CHECKPOINT")
 
     vacuum = settle_down
 
     def size(self) -> int:
-        """MB of the runs and their indexes, free space and all."""
-        return self.execute(f"SELECT pg_total_relation_size('{self.prefix}runs')") >> 20
+        """MB of the runs, their ids and their indexes, free space and all."""
+        tables = " + ".join(
+            f"pg_total_relation_size('{self.prefix}{table}')" for table in ("runs", "run_ids")
+        )
+        return self.execute(f"SELECT {tables}") >> 20
 
     def close(self) -> None:
         self.connection.close()
@@ -189,7 +192,11 @@ def add_runs(rows: Rows, state: str, first: int, last: int) -> None:
             rows.execute(f"INSERT INTO {table} ({COLUMNS}) {series} SELECT {select} FROM s")
         else:
             select = select.replace(f"{ARGS}", f"({ARGS})::json")
-            rows.execute(f"{series} INSERT INTO {table} ({COLUMNS}) SELECT {select} FROM s")
+            insert = f"INSERT INTO {table} ({COLUMNS}) SELECT {select} FROM s RETURNING seq, id"
+            rows.execute(
+                f"{series}, made AS ({insert})"
+                f" INSERT INTO {rows.prefix}run_ids SELECT seq, id FROM made"
+            )
     if state == "queued":
         rows.execute(
             f"""INSERT INTO {rows.prefix}slots (key, number, owner_run)

@@ -25,6 +25,7 @@ import uvloop
 from common import Seen, Timed, gate, main, say
 from common import pace as paced
 from common import stamp as stamped
+from ids import IDS, NAME_THE_REST
 from producers import ordered_ids, together
 
 import rota
@@ -77,7 +78,13 @@ class Table:
     @property
     def insert(self) -> str:
         places = ", ".join(f"%({name})s" for name in self.row)
-        return f"INSERT INTO {self.name} ({', '.join(self.row)}) VALUES ({places})"
+        return self.named(f"INSERT INTO {self.name} ({', '.join(self.row)}) VALUES ({places})")
+
+    def named(self, insert: str) -> str:
+        """Rows that have an id have it in a table of ids as well."""
+        if "id" not in self.row:
+            return insert
+        return f"WITH made AS ({insert} RETURNING seq, id) INSERT INTO {IDS} SELECT * FROM made"
 
     def rows(self, count: int) -> Iterator[dict[str, str | None]]:
         for id in ordered_ids(count):
@@ -124,8 +131,11 @@ def bulk(url: str, count: int) -> None:
         for begin in range(0, count, BULK):
             size = min(BULK, count - begin)
             lines = ["\t".join(row.values()) for row in into.rows(size)]  # type: ignore[arg-type]
-            with connection.cursor().copy(copy_sql) as copy:
-                copy.write("\n".join(lines) + "\n")
+            with connection.transaction():
+                with connection.cursor().copy(copy_sql) as copy:
+                    copy.write("\n".join(lines) + "\n")
+                if "id" in into.row:
+                    connection.execute(NAME_THE_REST)
 
 
 def unnest(url: str, count: int) -> None:
@@ -133,10 +143,10 @@ def unnest(url: str, count: int) -> None:
     varying = [name for name in ("id", "args") if name in into.row]
     types = {"id": "uuid", "args": "json" if HOW == "rota" else "text"}
     fixed = {name: text for name, text in into.row.items() if name not in varying}
-    sql = f"""
+    sql = into.named(f"""
         INSERT INTO {into.name} ({", ".join([*fixed, *varying])})
         SELECT {", ".join(_literal(text) for text in fixed.values())}, u.*
-          FROM unnest({", ".join(f"%s::{types[name]}[]" for name in varying)}) AS u"""
+          FROM unnest({", ".join(f"%s::{types[name]}[]" for name in varying)}) AS u""")
     with psycopg.connect(url, autocommit=True) as connection, Timed():
         for begin in range(0, count, BULK):
             rows = list(into.rows(min(BULK, count - begin)))

@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import psycopg
+from ids import NAME_THE_REST
 
 from rota.model.job import Job
 from rota.model.schedule import Schedule
@@ -143,6 +144,7 @@ class PostgresRows:
 
     def settle_down(self) -> None:
         """What autovacuum does in a quiet minute."""
+        self.execute(NAME_THE_REST)
         self.execute("VACUUM (ANALYZE)")
         self.execute("CHECKPOINT")
 

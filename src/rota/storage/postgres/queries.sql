@@ -115,6 +115,8 @@ won AS MATERIALIZED (
     INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome,
            run_id, recorded_at)
     SELECT schedule_id, occurrence, occurrence, 1, 'fired', id, now FROM won, t
+), named AS (
+    INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM won
 )
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
@@ -187,6 +189,8 @@ free AS MATERIALIZED (
            run_id, recorded_at)
     SELECT schedule_id, :cursor_at::timestamptz, :cursor_at::timestamptz, 1, 'fired', id, now
       FROM moved, t
+), named AS (
+    INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM moved
 )
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
@@ -247,7 +251,10 @@ SELECT key, sum(held)::bigint AS held
  GROUP BY key;
 
 -- name: insert_fired_runs
-WITH t AS MATERIALIZED (SELECT {now} AS now)
+WITH t AS MATERIALIZED (SELECT {now} AS now),
+named AS (
+    INSERT INTO {prefix}run_ids (seq, id) SELECT * FROM unnest(:seq::bigint[], :id::uuid[])
+)
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, missed_count, created_by, trace)
@@ -320,26 +327,33 @@ INSERT INTO {prefix}queues (name) SELECT unnest(:name::text[]) ON CONFLICT (name
 -- name: insert_plain_run
 -- insert_run for one that says nothing but what it is, and with no answer: a tenth less for the
 -- server. The clock is read three times, and goes on between them.
-INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
-       max_attempts, args, created_by)
-VALUES (:id::uuid, :job, :queue, :priority::integer, 'queued', {now}, {now}, {now},
-       :max_attempts::integer, :args::json, :created_by);
+WITH made AS (
+    INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+           max_attempts, args, created_by)
+    VALUES (:id::uuid, :job, :queue, :priority::integer, 'queued', {now}, {now}, {now},
+           :max_attempts::integer, :args::json, :created_by)
+    RETURNING seq, id
+)
+INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM made;
 
 -- name: insert_run
 -- insert_new_runs for one, and its number.
-INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
-       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
-SELECT :id::uuid, :job, :queue, :priority::integer,
-       CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
-       due, now, CASE WHEN due <= now THEN now END,
-       :max_attempts::integer, :timeout, :backoff::json, :args::json, :overlap_key, :concurrency_key,
-       :concurrency_limit::integer, :wanted_key, :schedule_id::bigint, :occurrence::timestamptz,
-       :retry_of, :created_by, :correlation_id, :trace
-  FROM (SELECT now, coalesce(:due_at::timestamptz,
-                             now + make_interval(secs => :delay_seconds::float8)) AS due
-          FROM (SELECT {now} AS now OFFSET 0) AS n OFFSET 0) AS t
-RETURNING seq;
+WITH made AS (
+    INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+           max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+           wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
+    SELECT :id::uuid, :job, :queue, :priority::integer,
+           CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
+           due, now, CASE WHEN due <= now THEN now END,
+           :max_attempts::integer, :timeout, :backoff::json, :args::json, :overlap_key, :concurrency_key,
+           :concurrency_limit::integer, :wanted_key, :schedule_id::bigint, :occurrence::timestamptz,
+           :retry_of, :created_by, :correlation_id, :trace
+      FROM (SELECT now, coalesce(:due_at::timestamptz,
+                                 now + make_interval(secs => :delay_seconds::float8)) AS due
+              FROM (SELECT {now} AS now OFFSET 0) AS n OFFSET 0) AS t
+    RETURNING seq, id
+)
+INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM made RETURNING seq;
 
 -- name: insert_new_runs
 -- insert_alike_runs as a transaction of its own, where to look for each id first would cost a fifth:
@@ -347,45 +361,60 @@ RETURNING seq;
 WITH t AS MATERIALIZED (
     SELECT now, coalesce(:due_at::timestamptz, now + make_interval(secs => :delay_seconds::float8)) AS due
       FROM (SELECT {now} AS now) AS n
+), made AS (
+    INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+           max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
+           wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
+    SELECT a.id, :job, :queue, :priority::integer,
+           CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
+           due, now, CASE WHEN due <= now THEN now END,
+           :max_attempts::integer, :timeout, :backoff::json, a.args, :overlap_key, :concurrency_key,
+           :concurrency_limit::integer, :wanted_key, :schedule_id::bigint, :occurrence::timestamptz,
+           :retry_of, :created_by, :correlation_id, :trace
+      FROM t, unnest(:id::uuid[], :args::json[]) AS a(id, args)
+    RETURNING seq, id
 )
-INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
-       max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
-       wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
-SELECT a.id, :job, :queue, :priority::integer,
-       CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
-       due, now, CASE WHEN due <= now THEN now END,
-       :max_attempts::integer, :timeout, :backoff::json, a.args, :overlap_key, :concurrency_key,
-       :concurrency_limit::integer, :wanted_key, :schedule_id::bigint, :occurrence::timestamptz,
-       :retry_of, :created_by, :correlation_id, :trace
-  FROM t, unnest(:id::uuid[], :args::json[]) AS a(id, args);
+INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM made;
 
 -- name: insert_alike_runs
 -- insert_runs for many that differ in id and arguments alone.
 WITH t AS MATERIALIZED (
     SELECT now, coalesce(:due_at::timestamptz, now + make_interval(secs => :delay_seconds::float8)) AS due
       FROM (SELECT {now} AS now) AS n
+), made AS (
+    INSERT INTO {prefix}run_ids (seq, id)
+    SELECT nextval('{prefix}runs_seq'), id
+      FROM (SELECT id FROM unnest(:id::uuid[]) WITH ORDINALITY AS a(id, place) ORDER BY place) AS a
+    ON CONFLICT (id) DO NOTHING
+    RETURNING seq, id
 )
-INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
-SELECT a.id, :job, :queue, :priority::integer,
+SELECT made.seq, made.id, :job, :queue, :priority::integer,
        CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
        due, now, CASE WHEN due <= now THEN now END,
        :max_attempts::integer, :timeout, :backoff::json, a.args, :overlap_key, :concurrency_key,
        :concurrency_limit::integer, :wanted_key, :schedule_id::bigint, :occurrence::timestamptz,
        :retry_of, :created_by, :correlation_id, :trace
-  FROM t, unnest(:id::uuid[], :args::json[]) WITH ORDINALITY AS a(id, args, place)
- ORDER BY a.place
-ON CONFLICT (id) DO NOTHING;
+  FROM t, unnest(:id::uuid[], :args::json[]) AS a(id, args) JOIN made ON made.id = a.id
+ ORDER BY made.seq;
 
 -- name: insert_runs
 -- The id comes from the caller: after a lost answer the same insert can be sent again.
--- Ordered, because seq is given out as rows are inserted, and seq is the order of the line.
-WITH t AS MATERIALIZED (SELECT {now} AS now)
-INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
+-- Ordered, because seq is the order of the line.
+WITH t AS MATERIALIZED (SELECT {now} AS now),
+made AS (
+    INSERT INTO {prefix}run_ids (seq, id)
+    SELECT nextval('{prefix}runs_seq'), id
+      FROM (SELECT id FROM unnest(:id::uuid[]) WITH ORDINALITY AS a(id, place) ORDER BY place) AS a
+    ON CONFLICT (id) DO NOTHING
+    RETURNING seq, id
+)
+INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, retry_of, created_by, correlation_id, trace)
-SELECT a.id, a.job, a.queue, a.priority,
+SELECT made.seq, made.id, a.job, a.queue, a.priority,
        CASE WHEN due > t.now THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
        due, t.now, CASE WHEN due <= t.now THEN t.now END,
        a.max_attempts, a.timeout, a.backoff, a.args, a.overlap_key, a.concurrency_key,
@@ -397,13 +426,12 @@ SELECT a.id, a.job, a.queue, a.priority,
                  :concurrency_key::text[], :concurrency_limit::integer[], :wanted_key::text[],
                  :schedule_id::bigint[], :occurrence::timestamptz[], :retry_of::text[],
                  :created_by::text[], :correlation_id::text[], :trace::text[])
-          WITH ORDINALITY
           AS a(id, job, queue, priority, due_at, delay_seconds, max_attempts, timeout, backoff, args,
                overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id, occurrence,
-               retry_of, created_by, correlation_id, trace, place),
+               retry_of, created_by, correlation_id, trace)
+          JOIN made ON made.id = a.id,
        LATERAL (SELECT coalesce(a.due_at, t.now + make_interval(secs => a.delay_seconds)) AS due) AS d
- ORDER BY a.place
-ON CONFLICT (id) DO NOTHING
+ ORDER BY made.seq
 RETURNING id::text;
 
 ------------------------------------------------------------------------------------ promote
@@ -1279,10 +1307,10 @@ SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at
        args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
        occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
        result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
-  FROM {prefix}runs WHERE id = :id;
+  FROM {prefix}runs WHERE seq = (SELECT seq FROM {prefix}run_ids WHERE id = :id);
 
 -- name: run_ids_between
-SELECT id::text FROM {prefix}runs WHERE id BETWEEN :low::uuid AND :high::uuid ORDER BY id LIMIT :limit;
+SELECT id::text FROM {prefix}run_ids WHERE id BETWEEN :low::uuid AND :high::uuid ORDER BY id LIMIT :limit;
 
 -- name: lock_run
 SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
@@ -1290,7 +1318,7 @@ SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at
        args::text, overlap_key, concurrency_key, concurrency_limit, wanted_key, schedule_id,
        occurrence, missed_count, retry_of, created_by, worker_id, lease_until, error, reason,
        result::text, progress, cancel_requested_at, pause_requested_at, correlation_id, trace
-  FROM {prefix}runs WHERE id = :id FOR UPDATE;
+  FROM {prefix}runs WHERE seq = (SELECT seq FROM {prefix}run_ids WHERE id = :id) FOR UPDATE;
 
 -- name: run_by_seq
 SELECT seq, id::text, job, queue, priority, state, due_at, created_at, queued_at, claimed_at,
@@ -1338,8 +1366,13 @@ UPDATE {prefix}runs
 RETURNING state;
 
 -- name: delete_runs
-DELETE FROM {prefix}runs WHERE seq = ANY (:seq::bigint[]) AND state <> 'running'
-RETURNING seq, id::text;
+WITH deleted AS (
+    DELETE FROM {prefix}runs WHERE seq = ANY (:seq::bigint[]) AND state <> 'running'
+    RETURNING seq, id
+), unnamed AS (
+    DELETE FROM {prefix}run_ids WHERE seq = ANY (ARRAY(SELECT seq FROM deleted))
+)
+SELECT seq, id::text FROM deleted;
 
 -- name: delete_attempts
 DELETE FROM {prefix}attempts WHERE run_seq = ANY (:seq::bigint[]);
@@ -1728,7 +1761,8 @@ UPDATE {prefix}occurrences AS o SET count = a.count
  WHERE o.schedule_id = a.schedule_id AND o.occurrence = a.occurrence AND o.count IS NULL;
 
 -- name: count_run
-UPDATE {prefix}runs SET missed_count = :count WHERE id = :run_id::uuid;
+UPDATE {prefix}runs SET missed_count = :count
+ WHERE seq = (SELECT seq FROM {prefix}run_ids WHERE id = :run_id::uuid);
 
 -- name: foldable_occurrences
 -- The ledger outlives the runs, and is never touched past the cursor.
@@ -1976,7 +2010,8 @@ SELECT o.schedule_id, o.occurrence, o.last_occurrence, o.count, o.outcome, o.rea
   FROM unnest(:ids::bigint[]) AS i(id)
   JOIN LATERAL (SELECT * FROM {prefix}occurrences WHERE schedule_id = i.id
                  ORDER BY occurrence DESC LIMIT :limit) AS o ON true
-  LEFT JOIN {prefix}runs AS r ON r.id = o.run_id
+  LEFT JOIN LATERAL (SELECT state, started_at, finished_at FROM {prefix}runs
+                      WHERE seq = (SELECT seq FROM {prefix}run_ids WHERE id = o.run_id)) AS r ON true
  ORDER BY o.schedule_id, o.occurrence DESC;
 
 -- name: broken_schedules
