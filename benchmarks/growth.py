@@ -192,10 +192,10 @@ def add_runs(rows: Rows, state: str, first: int, last: int) -> None:
             rows.execute(f"INSERT INTO {table} ({COLUMNS}) {series} SELECT {select} FROM s")
         else:
             select = select.replace(f"{ARGS}", f"({ARGS})::json")
-            insert = f"INSERT INTO {table} ({COLUMNS}) SELECT {select} FROM s RETURNING seq, id"
+            insert = f"INSERT INTO {table} ({COLUMNS}) SELECT {select} FROM s RETURNING id, seq"
             rows.execute(
                 f"{series}, made AS ({insert})"
-                f" INSERT INTO {rows.prefix}run_ids SELECT seq, id FROM made"
+                f" INSERT INTO {rows.prefix}run_ids SELECT id, seq FROM made"
             )
     if state == "queued":
         rows.execute(

@@ -3,9 +3,9 @@
     python limits.py minimal|rota VERB URL [COUNT] [MORE]
 
 `minimal` is a row with the least that a queue needs; `rota` is Rota's own table with all of its
-indexes, made by its migrations, and rows like those that Rota makes. The verbs are those of
-peers/common.py; beside them are `unnest`, the other way to insert in bulk, `loop`, which claims and
-settles without a worker, and `herd`.
+indexes, and the table of ids, made by its migrations, and rows like those that Rota makes. The
+verbs are those of peers/common.py; beside them are `unnest`, the other way to insert in bulk,
+`loop`, which claims and settles without a worker, and `herd`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import uvloop
 from common import Seen, Timed, gate, main, say
 from common import pace as paced
 from common import stamp as stamped
-from ids import IDS, NAME_THE_REST
+from ids import IDS, NAME_SINCE
 from producers import ordered_ids, together
 
 import rota
@@ -84,7 +84,7 @@ class Table:
         """Rows that have an id have it in a table of ids as well."""
         if "id" not in self.row:
             return insert
-        return f"WITH made AS ({insert} RETURNING seq, id) INSERT INTO {IDS} SELECT * FROM made"
+        return f"WITH made AS ({insert} RETURNING id, seq) INSERT INTO {IDS} SELECT * FROM made"
 
     def rows(self, count: int) -> Iterator[dict[str, str | None]]:
         for id in ordered_ids(count):
@@ -130,12 +130,13 @@ def bulk(url: str, count: int) -> None:
     with psycopg.connect(url, autocommit=True) as connection, Timed():
         for begin in range(0, count, BULK):
             size = min(BULK, count - begin)
+            named = begin + 1  # by their numbers, after the one that Rota made
             lines = ["\t".join(row.values()) for row in into.rows(size)]  # type: ignore[arg-type]
             with connection.transaction():
                 with connection.cursor().copy(copy_sql) as copy:
                     copy.write("\n".join(lines) + "\n")
                 if "id" in into.row:
-                    connection.execute(NAME_THE_REST)
+                    connection.execute(NAME_SINCE, [named])
 
 
 def unnest(url: str, count: int) -> None:

@@ -57,8 +57,8 @@ FRESH_NAME = {"sqlite": FRESH_ID["sqlite"], "postgres": "gen_random_uuid()::text
 # The tables that grow with the work. Slots are no such table, nor is a walk over the runs under a
 # lease a long one: there are as many as workers have in hand.
 LARGE = (
-    "runs", "occurrences", "attempts", "logs", "run_keys", "schedules", "schedule_changes",
-    "events", "audit",
+    "runs", "run_ids", "occurrences", "attempts", "logs", "run_keys", "schedules",
+    "schedule_changes", "events", "audit",
 )  # fmt: skip
 LEASED = "runs_lease"
 STOPS_AT_A_LIMIT = ("count_open", "queued_jobs", "list_runs_of_state", "count_rare_runs")
@@ -119,6 +119,11 @@ def fill(store: Store, place: Place) -> None:
     another_schedule = "schedule_id + (SELECT max(schedule_id) FROM {table})"
     some = ROWS // 10
     double(place, "runs", ROWS, seq=None, id=fresh_id)
+    if place.engine == "postgres":
+        place.execute(
+            "INSERT INTO rota_data.run_ids (id, seq) SELECT id, seq FROM rota_data.runs"
+            " ON CONFLICT DO NOTHING"
+        )
     double(place, "schedules", some, id=None, name=fresh_name)
     double(place, "attempts", some, run_seq=another_run)
     double(place, "logs", some, id=None, run_seq=another_run)
@@ -476,6 +481,18 @@ def test_no_statement_walks_a_large_table(
     for name in STOPS_AT_A_LIMIT:
         assert all("USING" in line or "Index" in line for line in walks.pop(name, []))
     assert {name: lines for name, lines in walks.items() if lines} == {}
+
+
+@pytest.mark.parametrize("view", ["runs", "dead", "job_runs", "attempts", "steps", "events"])
+def test_a_view_finds_a_run_by_its_id_however_many_there_are(crowded: Place, view: str) -> None:
+    if crowded.engine != "postgres":
+        pytest.skip("ids have a table of their own on PostgreSQL")
+    ((run_id,),) = crowded.execute("SELECT id FROM rota_data.run_ids LIMIT 1")
+    asked = f"SELECT * FROM rota.{view} WHERE run_id = '{run_id}'"
+    ((plan,),) = crowded.execute(f"EXPLAIN (FORMAT JSON) {asked}")
+    assert "run_ids_pkey" in str(plan)
+    walked = [line for line in postgres_walks("", [{"QUERY PLAN": plan}]) if "runs" in line]
+    assert walked == []
 
 
 def test_figures_read_no_more_than_they_count(crowded: Place, walks: dict[str, list[str]]) -> None:

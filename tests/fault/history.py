@@ -44,6 +44,7 @@ class History:
 
     def __post_init__(self) -> None:
         runs = {row["id"]: row for row in self.rows["runs"]}
+        assert len(runs) == len(self.rows["runs"]), "an id belongs to two runs"
         ids = {row["seq"]: row["id"] for row in self.rows["runs"]}
         object.__setattr__(self, "runs", runs)
         object.__setattr__(
@@ -94,10 +95,15 @@ def read_rows(database: str, tables: Sequence[str] = TABLES) -> dict[str, list[R
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         prefix = "rota_data."
     try:
-        return {
+        rows = {
             table: [plain(row) for row in connection.execute(f"SELECT * FROM {prefix}{table}")]
             for table in tables
         }
+        if database.startswith("postgresql") and "runs" in tables:
+            named = connection.execute("SELECT seq, id::text FROM rota_data.run_ids").fetchall()
+            ids = {row["seq"]: row["id"] for row in named}
+            assert ids == {row["seq"]: row["id"] for row in rows["runs"]}, "ids are not the runs'"
+        return rows
     finally:
         connection.close()
 

@@ -116,7 +116,7 @@ won AS MATERIALIZED (
            run_id, recorded_at)
     SELECT schedule_id, occurrence, occurrence, 1, 'fired', id, now FROM won, t
 ), named AS (
-    INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM won
+    INSERT INTO {prefix}run_ids (id, seq) SELECT id, seq FROM won
 )
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
@@ -190,7 +190,7 @@ free AS MATERIALIZED (
     SELECT schedule_id, :cursor_at::timestamptz, :cursor_at::timestamptz, 1, 'fired', id, now
       FROM moved, t
 ), named AS (
-    INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM moved
+    INSERT INTO {prefix}run_ids (id, seq) SELECT id, seq FROM moved
 )
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
@@ -253,7 +253,7 @@ SELECT key, sum(held)::bigint AS held
 -- name: insert_fired_runs
 WITH t AS MATERIALIZED (SELECT {now} AS now),
 named AS (
-    INSERT INTO {prefix}run_ids (seq, id) SELECT * FROM unnest(:seq::bigint[], :id::uuid[])
+    INSERT INTO {prefix}run_ids (id, seq) SELECT * FROM unnest(:id::uuid[], :seq::bigint[])
 )
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
@@ -334,7 +334,7 @@ WITH made AS (
            :max_attempts::integer, :args::json, :created_by)
     RETURNING seq, id
 )
-INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM made;
+INSERT INTO {prefix}run_ids (id, seq) SELECT id, seq FROM made;
 
 -- name: insert_run
 -- insert_new_runs for one, and its number.
@@ -353,7 +353,7 @@ WITH made AS (
               FROM (SELECT {now} AS now OFFSET 0) AS n OFFSET 0) AS t
     RETURNING seq, id
 )
-INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM made RETURNING seq;
+INSERT INTO {prefix}run_ids (id, seq) SELECT id, seq FROM made RETURNING seq;
 
 -- name: insert_new_runs
 -- insert_alike_runs as a transaction of its own, where to look for each id first would cost a fifth:
@@ -374,7 +374,7 @@ WITH t AS MATERIALIZED (
       FROM t, unnest(:id::uuid[], :args::json[]) AS a(id, args)
     RETURNING seq, id
 )
-INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM made;
+INSERT INTO {prefix}run_ids (id, seq) SELECT id, seq FROM made;
 
 -- name: insert_alike_runs
 -- insert_runs for many that differ in id and arguments alone.
@@ -382,8 +382,8 @@ WITH t AS MATERIALIZED (
     SELECT now, coalesce(:due_at::timestamptz, now + make_interval(secs => :delay_seconds::float8)) AS due
       FROM (SELECT {now} AS now) AS n
 ), made AS (
-    INSERT INTO {prefix}run_ids (seq, id)
-    SELECT nextval('{prefix}runs_seq'), id
+    INSERT INTO {prefix}run_ids (id, seq)
+    SELECT id, nextval('{prefix}runs_seq')
       FROM (SELECT id FROM unnest(:id::uuid[]) WITH ORDINALITY AS a(id, place) ORDER BY place) AS a
     ON CONFLICT (id) DO NOTHING
     RETURNING seq, id
@@ -405,8 +405,8 @@ SELECT made.seq, made.id, :job, :queue, :priority::integer,
 -- Ordered, because seq is the order of the line.
 WITH t AS MATERIALIZED (SELECT {now} AS now),
 made AS (
-    INSERT INTO {prefix}run_ids (seq, id)
-    SELECT nextval('{prefix}runs_seq'), id
+    INSERT INTO {prefix}run_ids (id, seq)
+    SELECT id, nextval('{prefix}runs_seq')
       FROM (SELECT id FROM unnest(:id::uuid[]) WITH ORDINALITY AS a(id, place) ORDER BY place) AS a
     ON CONFLICT (id) DO NOTHING
     RETURNING seq, id
@@ -1370,7 +1370,7 @@ WITH deleted AS (
     DELETE FROM {prefix}runs WHERE seq = ANY (:seq::bigint[]) AND state <> 'running'
     RETURNING seq, id
 ), unnamed AS (
-    DELETE FROM {prefix}run_ids WHERE seq = ANY (ARRAY(SELECT seq FROM deleted))
+    DELETE FROM {prefix}run_ids WHERE id = ANY (ARRAY(SELECT id FROM deleted))
 )
 SELECT seq, id::text FROM deleted;
 
@@ -2004,7 +2004,8 @@ SELECT j.name AS job, avg(extract(epoch FROM r.finished_at - r.started_at)::floa
  GROUP BY j.name;
 
 -- name: recent_outcomes
--- What became of the last occurrences of each schedule, and of their runs.
+-- What became of the last occurrences of each schedule, and of their runs: each is looked up, where
+-- a plain join would go along the whole index of runs.
 SELECT o.schedule_id, o.occurrence, o.last_occurrence, o.count, o.outcome, o.reason,
        o.run_id::text, r.state, r.started_at, r.finished_at
   FROM unnest(:ids::bigint[]) AS i(id)

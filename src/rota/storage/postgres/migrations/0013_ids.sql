@@ -1,13 +1,27 @@
 -- Ids of runs have a table of their own, where a run's is written once. An index on the runs
 -- would get another entry with every change of state, and be the dearest part of a claim and of an end.
 
+-- First: what somebody enqueues meanwhile would not be copied.
+LOCK TABLE {prefix}runs IN ACCESS EXCLUSIVE MODE;
 CREATE TABLE {prefix}run_ids (
-    seq BIGINT PRIMARY KEY,
-    id  UUID NOT NULL UNIQUE
-);
-INSERT INTO {prefix}run_ids (seq, id) SELECT seq, id FROM {prefix}runs ORDER BY seq;
+    id  UUID NOT NULL,
+    seq BIGINT NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0);
+INSERT INTO {prefix}run_ids (id, seq) SELECT id, seq FROM {prefix}runs ORDER BY seq;
+ALTER TABLE {prefix}run_ids ADD PRIMARY KEY (id);
 ALTER TABLE {prefix}runs DROP CONSTRAINT runs_id_key;
 
+-- Every enqueue and every fire writes it: workers may from the moment that it is there.
+DO $$ BEGIN
+    IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '{schema}_worker'
+                  AND has_table_privilege(oid, '{prefix}runs', 'INSERT')) THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON {prefix}run_ids TO "{schema}_worker";
+    END IF;
+END $$;
+
+-- A run in the caller's transaction. That may stay open for long, so no slot is touched: a run that
+-- wants one is left held, and admitted by a process after the commit.
 CREATE OR REPLACE FUNCTION {prefix}make_run(
     job text, args jsonb, overlap boolean, delay interval, at timestamptz, key text, key_ttl interval,
     priority integer, queue text, concurrency_key text, concurrency_limit integer,
@@ -94,7 +108,7 @@ BEGIN
             max_attempts, {prefix}span(timeout), payload::json, line, concurrency_key,
             concurrency_limit, wanted, session_user, left({prefix}redact(correlation_id), 512))
     RETURNING seq INTO number;
-    INSERT INTO {prefix}run_ids (seq, id) VALUES (number, id);
+    INSERT INTO {prefix}run_ids (id, seq) VALUES (id, number);
     IF notify THEN
         PERFORM pg_notify('{schema}_wake', '');
     END IF;
@@ -179,7 +193,7 @@ SELECT seq,
        reason,
        cancel_requested_at,
        correlation_id
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq);
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq);
 
 CREATE OR REPLACE VIEW {views}dead AS
 SELECT n.id AS run_id,
@@ -191,44 +205,49 @@ SELECT n.id AS run_id,
        failures,
        lost,
        error
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'dead';
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'dead';
 
+-- Runs in every state. The index by job leaves out what is queued or runs, which the indexes of these
+-- states find: said branch by branch, each can be used. Not for people.
 CREATE OR REPLACE VIEW {prefix}all_runs AS
 SELECT seq, n.id, job, state, attempt, created_at, created_by
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state <> 'queued' AND state <> 'running'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state <> 'queued' AND state <> 'running'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, created_at, created_by
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'queued'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'queued'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, created_at, created_by
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'running';
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'running';
 
+-- Runs that have begun, with what job_runs calls their state: a branch for each, so that who asks for
+-- one reads no other. Not for people.
 CREATE OR REPLACE VIEW {prefix}begun AS
 SELECT seq, n.id, job, state, attempt, redo, started_at, finished_at, error, reason, 'success' AS status
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE attempt > 0 AND state = 'succeeded'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE attempt > 0 AND state = 'succeeded'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, redo, started_at, finished_at, error, reason, 'failed'
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE attempt > 0 AND state = 'dead'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE attempt > 0 AND state = 'dead'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, redo, started_at, finished_at, error, reason, 'failed'
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE attempt > 0 AND state = 'cancelled'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE attempt > 0 AND state = 'cancelled'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE attempt > 0 AND state = 'waiting'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE attempt > 0 AND state = 'waiting'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE attempt > 0 AND state = 'held'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE attempt > 0 AND state = 'held'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE attempt > 0 AND state = 'paused'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE attempt > 0 AND state = 'paused'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE attempt > 0 AND state = 'queued'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE attempt > 0 AND state = 'queued'
 UNION ALL
 SELECT seq, n.id, job, state, attempt, redo, started_at, finished_at, error, reason, 'running'
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'running';
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'running';
 
--- Steps with their run, a branch for each state as in all_runs. Not for people.
+-- Steps with their run, a branch for each state as in all_runs; not by way of it, so that the planner
+-- can begin each branch with a step, an attempt or an id, whichever is asked for. Not for people.
 CREATE VIEW {prefix}all_steps AS
 SELECT r.seq, n.id, r.job, s.attempt, s.number, s.name, s.started_at,
        coalesce(m.finished_at, s.finished_at, a.finished_at) AS finished_at,
@@ -236,7 +255,7 @@ SELECT r.seq, n.id, r.job, s.attempt, s.number, s.name, s.started_at,
        s.status = 'running' AND s.attempt = r.attempt AND r.state = 'running' AS running,
        s.status, a.outcome, m.rows, m.result,
        CASE WHEN m.number IS NULL THEN coalesce(s.error, a.error) END AS error, s.note
-  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (seq)
+  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (id, seq)
   JOIN {prefix}steps s ON s.run_seq = r.seq
   LEFT JOIN {prefix}step_marks m
          ON m.run_seq = s.run_seq AND m.number = s.number AND m.attempt = s.attempt
@@ -249,7 +268,7 @@ SELECT r.seq, n.id, r.job, s.attempt, s.number, s.name, s.started_at,
        s.status = 'running' AND s.attempt = r.attempt AND r.state = 'running' AS running,
        s.status, a.outcome, m.rows, m.result,
        CASE WHEN m.number IS NULL THEN coalesce(s.error, a.error) END AS error, s.note
-  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (seq)
+  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (id, seq)
   JOIN {prefix}steps s ON s.run_seq = r.seq
   LEFT JOIN {prefix}step_marks m
          ON m.run_seq = s.run_seq AND m.number = s.number AND m.attempt = s.attempt
@@ -262,13 +281,16 @@ SELECT r.seq, n.id, r.job, s.attempt, s.number, s.name, s.started_at,
        s.status = 'running' AND s.attempt = r.attempt AND r.state = 'running' AS running,
        s.status, a.outcome, m.rows, m.result,
        CASE WHEN m.number IS NULL THEN coalesce(s.error, a.error) END AS error, s.note
-  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (seq)
+  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (id, seq)
   JOIN {prefix}steps s ON s.run_seq = r.seq
   LEFT JOIN {prefix}step_marks m
          ON m.run_seq = s.run_seq AND m.number = s.number AND m.attempt = s.attempt
   LEFT JOIN {prefix}attempts a ON a.run_seq = s.run_seq AND a.number = s.attempt
  WHERE r.state = 'running';
 
+-- A row for every run that began, and one for every step of each of its attempts. `id` is made of
+-- the run's number, the attempt and the step, so that it never changes: ten thousand attempts of a
+-- thousand files have room.
 CREATE OR REPLACE VIEW {views}job_runs AS
 SELECT r.seq * 10000000 AS id,
        r.id AS run_id,
@@ -297,6 +319,8 @@ SELECT seq * 10000000 + least(attempt, 9998) * 1000 + number,
        error
   FROM {prefix}all_steps;
 
+-- A run that succeeded at its first try has no row of its own for that, nor has one that runs. The
+-- others are joined branch by branch, as steps are.
 CREATE OR REPLACE VIEW {views}attempts AS
 SELECT n.id AS run_id,
        r.job AS job_name,
@@ -306,22 +330,22 @@ SELECT n.id AS run_id,
        a.finished_at,
        a.outcome,
        a.error
-  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (seq)
+  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (id, seq)
   JOIN {prefix}attempts a ON a.run_seq = r.seq WHERE r.state <> 'queued' AND r.state <> 'running'
 UNION ALL
 SELECT n.id, r.job, a.number, a.worker_id, a.started_at, a.finished_at, a.outcome, a.error
-  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (seq)
+  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (id, seq)
   JOIN {prefix}attempts a ON a.run_seq = r.seq WHERE r.state = 'queued'
 UNION ALL
 SELECT n.id, r.job, a.number, a.worker_id, a.started_at, a.finished_at, a.outcome, a.error
-  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (seq)
+  FROM {prefix}runs r LEFT JOIN {prefix}run_ids n USING (id, seq)
   JOIN {prefix}attempts a ON a.run_seq = r.seq WHERE r.state = 'running'
 UNION ALL
 SELECT n.id, job, attempt, worker_id, started_at, finished_at, 'succeeded', NULL
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'succeeded' AND attempt = 1
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'succeeded' AND attempt = 1
 UNION ALL
 SELECT n.id, job, attempt, worker_id, started_at, NULL, NULL, NULL
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'running';
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'running';
 
 CREATE OR REPLACE VIEW {views}steps AS
 SELECT id AS run_id,
@@ -356,13 +380,13 @@ UNION ALL
 SELECT created_at, 'run.created', id, job, NULL, created_by FROM {prefix}all_runs
 UNION ALL
 SELECT finished_at, 'job.completed', n.id, job, attempt, coalesce(error, reason)
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'succeeded'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'succeeded'
 UNION ALL
 SELECT finished_at, 'job.failed', n.id, job, attempt, coalesce(error, reason)
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'dead'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'dead'
 UNION ALL
 SELECT finished_at, 'job.cancelled', n.id, job, attempt, coalesce(error, reason)
-  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (seq) WHERE state = 'cancelled'
+  FROM {prefix}runs LEFT JOIN {prefix}run_ids n USING (id, seq) WHERE state = 'cancelled'
 UNION ALL
 SELECT at, action, NULL, thing, NULL, by || ' via ' || via || coalesce(': ' || reason, '')
   FROM {prefix}audit;

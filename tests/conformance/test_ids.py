@@ -1,0 +1,209 @@
+"""Ids: however a run was made its id finds it, in the store and in the view, and finds it once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rota.errors import Unknown
+from rota.model.retry import ONCE
+from rota.storage import statements
+from rota.storage.store import Store
+from tests.conformance.support import (
+    ME,
+    Place,
+    PostgresPlace,
+    VirtualClock,
+    all_runs,
+    claim_one,
+    enqueue,
+    enqueue_many,
+    new_run,
+    plans,
+    put_job,
+    put_schedule,
+    settle,
+    states,
+    tick,
+    together,
+)
+
+VIEW = {"sqlite": "rota_runs", "postgres": "rota.runs", "duckdb": "_rota.runs"}
+Make = Callable[[Store, Place, VirtualClock], object]
+
+
+def on_a_callers_connection(store: Store, place: Place, clock: VirtualClock) -> None:
+    caller = place.begin()
+    store.enqueue_on(caller, [new_run(), new_run(concurrency_key="c")])
+    caller.commit()
+
+
+def by_sql(store: Store, place: Place, clock: VirtualClock) -> None:
+    if place.engine != "postgres":
+        pytest.skip("functions that enqueue are PostgreSQL's")
+    place.execute("SELECT rota.enqueue('job', key => 'k'), rota.trigger_job('job')")
+
+
+def by_a_fire(store: Store, place: Place, clock: VirtualClock, **options: str) -> None:
+    for name in ("a", "b"):
+        put_schedule(store, name, expr="1h", **options)
+    clock.advance("1h")
+    assert tick(store) == 2
+
+
+def by_fires_that_wait(store: Store, place: Place, clock: VirtualClock) -> None:
+    by_a_fire(store, place, clock, overlap="queue")
+    clock.advance("1h")
+    assert tick(store) == 2
+
+
+def by_a_herd(store: Store, place: Place, clock: VirtualClock) -> None:
+    schedules = [put_schedule(store, f"kin-{n}", expr="1h") for n in range(6)]
+    clock.advance("1h")
+    plan = min(plans(store), key=lambda plan: plan.schedule.id)
+    job = store.jobs_named(["job"])["job"]
+    assert store.fire_kin(plan, [one.id for one in schedules], job).runs == 6
+
+
+def by_an_end_that_is_retried(store: Store, place: Place, clock: VirtualClock) -> None:
+    put_schedule(store, expr="1h", on_error="retry")
+    clock.advance("1h")
+    assert tick(store) == 1
+    settle(store, claim_one(store), "failed", retry=ONCE, error="no")
+    assert [run.state for run in all_runs(store)] == ["dead", "waiting"]
+
+
+WAYS: dict[str, Make] = {
+    "alone": lambda store, *_: enqueue(store),
+    "with options": lambda store, *_: enqueue(store, concurrency_key="c", correlation_id="x"),
+    "alike": lambda store, *_: enqueue_many(store, 3),
+    "keyed": lambda store, *_: store.enqueue([new_run(key="k"), new_run(key="l"), new_run()]),
+    "on a caller's connection": on_a_callers_connection,
+    "by SQL": by_sql,
+    "by a fire": by_a_fire,
+    "by fires that wait": by_fires_that_wait,
+    "by a herd": by_a_herd,
+    "by an end that is retried": by_an_end_that_is_retried,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_is_found_by_its_id_however_it_was_made(
+    store: Store, place: Place, clock: VirtualClock, way: str
+) -> None:
+    put_job(store)
+    WAYS[way](store, place, clock)
+    made = all_runs(store)
+    assert made
+    for run in made:
+        assert store.run(run.id) == run
+        assert in_view(place, run.id) == [(run.seq,)]
+        assert run.id in store.run_ids(run.id[:13], limit=10)
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "succeeded"])
+def test_an_enqueue_sent_again_makes_no_second_run(store: Store, state: str) -> None:
+    told = new_run()
+    store.enqueue([told])
+    if state != "queued":
+        run = claim_one(store)
+        if state == "succeeded":
+            settle(store, run)
+    store.enqueue([told])
+    assert states(store, [told.id]) == [state]
+    assert len(all_runs(store)) == 1
+
+
+def test_what_is_deleted_is_found_no_more(store: Store, place: Place, clock: VirtualClock) -> None:
+    ids = enqueue_many(store, 3)
+    for _ in ids[:2]:
+        settle(store, claim_one(store))
+    store.delete_run(ids[0], None, ME)
+    clock.advance("1s")
+    assert store.prune_runs("succeeded", age_seconds=0, keep_last=0, limit=10) == 1
+    for id in ids[:2]:
+        with pytest.raises(Unknown, match=id):
+            store.run(id)
+        assert in_view(place, id) == []
+    assert store.run(ids[2]).state == "queued"
+    if place.engine == "postgres":
+        assert place.execute("SELECT id::text FROM rota_data.run_ids") == [(ids[2],)]
+
+
+# Stores of before migration 13, which gave ids their table on PostgreSQL
+
+
+@pytest.fixture
+def older(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresPlace]:
+    whole = statements._migrations
+    place = PostgresPlace(postgres_url, VirtualClock())
+    with monkeypatch.context() as before:
+        before.setattr(statements, "_migrations", lambda e: [m for m in whole(e) if m[0] <= 12])
+        store = place.open()
+        store.migrate()
+        put_job(store)
+    yield place
+    place.close()
+
+
+ENQUEUE = "SELECT rota.enqueue('job')::text"
+WAITING = """SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database
+              WHERE NOT granted AND datname = current_database()"""
+MIGRATIONS = ["0013_ids", "0014_late_ids"]
+
+
+def test_runs_of_an_older_store_are_found_after_its_migration(older: PostgresPlace) -> None:
+    ((id,),) = older.execute(ENQUEUE)
+    store = older.open()
+    assert store.migrate() == MIGRATIONS
+    assert store.run(id).state == "queued"
+    assert in_view(older, id) == [(store.run(id).seq,)]
+
+
+def test_a_run_that_is_committed_while_a_migration_waits_is_found(older: PostgresPlace) -> None:
+    caller = older.begin()
+    (id,) = caller.execute(ENQUEUE).fetchone() or ()
+    store = older.open()
+
+    def commit() -> None:
+        until_somebody_waits(older)
+        caller.commit()
+
+    assert together(store.migrate, commit)[0] == MIGRATIONS
+    assert store.run(id).state == "queued"
+
+
+def test_a_run_that_waited_for_a_migration_is_found(older: PostgresPlace) -> None:
+    """Its caller is inside the function when the migration replaces it."""
+    reader, store = older.begin(), older.open()
+    reader.execute("SELECT 1 FROM rota.events LIMIT 1")  # which keeps the migration from its end
+
+    def call() -> str:
+        until_somebody_waits(older)
+        ((id,),) = older.execute(ENQUEUE)
+        return str(id)
+
+    def let_go() -> None:
+        until_somebody_waits(older, 2)
+        reader.commit()
+
+    applied, id, _ = together(store.migrate, call, let_go)
+    assert applied == MIGRATIONS
+    assert store.run(str(id)).state == "queued"
+
+
+def until_somebody_waits(place: Place, number: int = 1) -> None:
+    """Until so many sessions wait for a lock."""
+    for _ in range(1_000):
+        ((waiting,),) = place.execute(WAITING)
+        if waiting >= number:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(f"{number} do not wait")
+
+
+def in_view(place: Place, id: str) -> list[tuple[int, ...]]:
+    view = VIEW[place.engine]
+    return place.execute(f"SELECT seq FROM {view} WHERE run_id = '{id}'")
