@@ -37,6 +37,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from ids import NAME_SINCE
+
 from rota.flow import promote, prune, rescue
 from rota.flow.enqueue import new_run_ids
 from rota.flow.fire import BATCH as FIRE_BATCH
@@ -192,11 +194,9 @@ def add_runs(rows: Rows, state: str, first: int, last: int) -> None:
             rows.execute(f"INSERT INTO {table} ({COLUMNS}) {series} SELECT {select} FROM s")
         else:
             select = select.replace(f"{ARGS}", f"({ARGS})::json")
-            insert = f"INSERT INTO {table} ({COLUMNS}) SELECT {select} FROM s RETURNING id, seq"
-            rows.execute(
-                f"{series}, made AS ({insert})"
-                f" INSERT INTO {rows.prefix}run_ids SELECT id, seq FROM made"
-            )
+            rows.execute(f"{series} INSERT INTO {table} ({COLUMNS}) SELECT {select} FROM s")
+    if isinstance(rows, PostgresRows):
+        rows.connection.execute(NAME_SINCE, [mark])
     if state == "queued":
         rows.execute(
             f"""INSERT INTO {rows.prefix}slots (key, number, owner_run)

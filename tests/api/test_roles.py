@@ -323,6 +323,31 @@ def test_a_migration_renews_the_grants(place: Place, monkeypatch: pytest.MonkeyP
         assert viewer.execute(f"SELECT one FROM {place.schema}.later").fetchall() == [(1,)]
 
 
+def test_a_worker_may_write_ids_also_if_the_migration_was_cut_off_before_its_grants(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = f"t{secrets.token_hex(4)}"
+    whole = engine.load_migrations
+
+    def older(name: str, substitutions: dict[str, str]) -> list[tuple[int, str, str]]:
+        return [one for one in whole(name, substitutions) if one[0] <= 12]
+
+    store = open_store(postgres_url, schema=schema)
+    with monkeypatch.context() as before:
+        before.setattr(engine, "load_migrations", older)
+        store.migrate()
+    store.grant_roles()
+    with monkeypatch.context() as dies:
+        dies.setattr(engine.PostgresEngine, "grant_roles", lambda self: None)
+        assert store.migrate() == ["0013_ids", "0014_late_ids"]
+    store.close()
+    with psycopg.connect(postgres_url) as admin:
+        for right in ("SELECT", "INSERT", "DELETE"):
+            asked = (f"{schema}_worker", f"{schema}_data.run_ids", right)
+            told = admin.execute("SELECT has_table_privilege(%s, %s, %s)", asked).fetchone()
+            assert told == (True,)
+
+
 def test_the_roles_have_the_name_of_the_schema(copied_database: str) -> None:
     store = open_store(copied_database)
     for role in ROLES:

@@ -16,6 +16,7 @@ from tests.conformance.support import (
     Place,
     PostgresPlace,
     VirtualClock,
+    alike,
     all_runs,
     claim_one,
     enqueue,
@@ -37,6 +38,7 @@ Make = Callable[[Store, Place, VirtualClock], object]
 def on_a_callers_connection(store: Store, place: Place, clock: VirtualClock) -> None:
     caller = place.begin()
     store.enqueue_on(caller, [new_run(), new_run(concurrency_key="c")])
+    store.enqueue_on(caller, alike(3))
     caller.commit()
 
 
@@ -76,9 +78,11 @@ def by_an_end_that_is_retried(store: Store, place: Place, clock: VirtualClock) -
 
 
 WAYS: dict[str, Make] = {
-    "alone": lambda store, *_: enqueue(store),
-    "with options": lambda store, *_: enqueue(store, concurrency_key="c", correlation_id="x"),
+    "alone": lambda store, *_: enqueue_many(store, 1),
+    "alone and quietly": lambda store, *_: store.enqueue(alike(1), notify=False),
+    "alone with options": lambda store, *_: enqueue_many(store, 1, correlation_id="x"),
     "alike": lambda store, *_: enqueue_many(store, 3),
+    "with a slot": lambda store, *_: enqueue(store, concurrency_key="c"),
     "keyed": lambda store, *_: store.enqueue([new_run(key="k"), new_run(key="l"), new_run()]),
     "on a caller's connection": on_a_callers_connection,
     "by SQL": by_sql,
