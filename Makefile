@@ -9,6 +9,11 @@ BENCH ?= .venv-bench
 BENCH_PYTHON ?= $(shell for python in /usr/bin/python3 $(PYTHON); do \
 	$$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
+# oban alone needs 3.12; pyenv's own names answer only where they are switched on, so look inside.
+OBAN_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
+	"$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3; do \
+	$$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 12))' 2>/dev/null \
+	&& echo $$python && break; done)
 APP ?= hello:app
 EXAMPLES ?= examples
 SEEDS ?= 2000
@@ -110,6 +115,10 @@ $(BENCH)/.installed: pyproject.toml benchmarks/requirements.txt benchmarks/peers
 	@echo "Installing what is measured into $(BENCH), once."
 	$(BENCH)/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/requirements.txt
 	$(BENCH)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@[ -z "$(OBAN_PYTHON)" ] || { $(OBAN_PYTHON) -m venv --clear $(BENCH)/oban && \
+		$(BENCH)/oban/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint benchmarks/requirements.txt oban uvloop; } || \
+		echo "oban could not be installed for $(OBAN_PYTHON) and is left out" >&2
 	@npm ci --silent --prefix benchmarks/peers/node || \
 		echo "npm is missing or failed: graphile-worker and pg-boss are left out" >&2
 	@touch $@

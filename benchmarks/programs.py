@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PYTHON = sys.executable
+PYTHON = Path(sys.executable)
+# oban needs Python 3.12; where the benchmark's is older it has an environment inside of this one.
+OBAN_PYTHON = Path(sys.prefix) / "oban" / "bin" / "python"
 # Most jobs of a slow program in one drain or bulk.
 FEW = 3_000
 
@@ -30,8 +32,8 @@ class Program:
         return [*self.command, verb, *map(str, arguments)]
 
 
-def _python(file: str, *more: str) -> tuple[str, ...]:
-    return (PYTHON, str(HERE / file), *more)
+def _python(file: str, *more: str, python: Path = PYTHON) -> tuple[str, ...]:
+    return (str(python), str(HERE / file), *more)
 
 
 def _node(file: str) -> tuple[str, ...]:
@@ -123,7 +125,7 @@ PROGRAMS = (
     ),
     _peer(
         "oban",
-        _python("peers/peer_oban.py"),
+        _python("peers/peer_oban.py", python=OBAN_PYTHON if OBAN_PYTHON.exists() else PYTHON),
         _exists("oban_jobs", "state NOT IN ('completed', 'cancelled', 'discarded')"),
         "bulk single drain drain2 latency idle",
         count=FEW,

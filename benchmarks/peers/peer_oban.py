@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -10,7 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 if sys.version_info < (3, 12):
-    sys.exit("Error: oban needs Python 3.12: make bench PYTHON=python3.12 BENCH=.venv-bench-3.12")
+    sys.exit("Error: oban needs Python 3.12: make bench OBAN_PYTHON=path/to/python3.12")
 
 import uvloop
 from common import Seen, Timed, gate, main, say, stamp
@@ -75,4 +76,5 @@ def on_loop(verb: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 if __name__ == "__main__":
     verbs = {verb.__name__: on_loop(verb) for verb in (setup, bulk, single, pace, work)}
-    main({"version": lambda: say("version", version("oban")), **verbs})
+    told = f"{version('oban')}, on Python {platform.python_version()}"
+    main({"version": lambda: say("version", told), **verbs})

@@ -14,9 +14,9 @@ from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-# The best of 100, 250, 500, 1000 and 2000, and of 1000, 5000 and 10,000, where this was written.
+# The best of 100, 250, 500, 1000 and 2000, and of 1000 to 50,000, where this was written.
 BATCH = 500
-BULK = 10_000
+BULK = 5_000
 
 
 async def setup(url: str) -> None:

@@ -4,8 +4,7 @@ import { PgBoss } from "pg-boss";
 import { gate, main, say, Seen, timed, versionOf } from "./common.mjs";
 
 const QUEUE = "noop";
-// The best of 1000, 2500, 5000 and 10,000, and of 250, 500, 1000, 2000 and 5000, where this was
-// written.
+// The best of 1000 to 50,000, and of 250, 500, 1000, 2000 and 5000, where this was written.
 const BULK = 5000;
 const BATCH = 5000;
 
