@@ -196,9 +196,11 @@ MEASURES: dict[str, Measure] = {
     "herd100k": herd(100_000),
 }
 
-# In a round, at moments far apart: each is over in seconds and waits for the disk with every job,
-# and a disk that others use is fast in one minute and slow in the next.
-TIMES = {"single": 3, "single10": 3}
+# In a round, at moments far apart: each is over in a second or two, and a disk or a core that
+# others use is fast in one minute and slow in the next.
+TIMES = {"single": 3, "single10": 3, "drain": 3, "drain2": 3}
+# Of all programs at once: who waits is in nobody's way.
+TOGETHER = frozenset({"idle"})
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import report
 from children import Failed, ask
-from measures import MEASURES, TIMES, Size
+from measures import MEASURES, TIMES, TOGETHER, Size, Values
 from programs import PROGRAMS, Program
 from results import Figure, Results, load
 from servers import Servers
@@ -129,36 +130,50 @@ def _round(
     wanted: frozenset[str],
 ) -> None:
     tasks = [
-        (one, measure)
+        ([one], measure)
         for one in programs
-        for measure in one.measures & wanted
+        for measure in one.measures & wanted - TOGETHER
         for _ in range(TIMES.get(measure, 1) if size == Size() else 1)
     ]
+    for measure in wanted & TOGETHER:
+        tasks.append(([one for one in programs if measure in one.measures], measure))
     random.shuffle(tasks)
-    for done, (program, measure) in enumerate(tasks, 1):
-        what = f"{program.name}, {program.engine}, {measure}"
-        began = time.monotonic()
+
+    def tried(program: Program, measure: str) -> Values | Exception:
         try:
-            values = MEASURES[measure](program, servers, size)
+            return MEASURES[measure](program, servers, size)
         except Exception as fault:  # one program's fault is not the others'
-            results.failures[what] = str(fault) or repr(fault)
-            shown = f"failed: {fault!r}"
-        else:
-            results.figures.append(
-                Figure(
-                    program=program.name,
-                    engine=program.engine,
-                    kind=program.kind,
-                    measure=measure,
-                    round=number,
-                    values=values,
-                )
-            )
-            shown = ", ".join(f"{key} {value:,.6g}" for key, value in list(values.items())[:2])
+            return fault
+
+    for done, (some, measure) in enumerate(tasks, 1):
+        began = time.monotonic()
+        with ThreadPoolExecutor(max(1, len(some))) as threads:
+            found = list(threads.map(tried, some, [measure] * len(some)))
         took = time.monotonic() - began
-        print(
-            f"round {number + 1}, {done}/{len(tasks)}: {what}: {shown} [{took:.0f} s]", flush=True
+        for program, values in zip(some, found, strict=True):
+            shown = _keep(results, number, program, measure, values)
+            print(f"round {number + 1}, {done}/{len(tasks)}: {shown} [{took:.0f} s]", flush=True)
+
+
+def _keep(
+    results: Results, number: int, program: Program, measure: str, values: Values | Exception
+) -> str:
+    what = f"{program.name}, {program.engine}, {measure}"
+    if isinstance(values, Exception):
+        results.failures[what] = str(values) or repr(values)
+        return f"{what}: failed: {values!r}"
+    results.figures.append(
+        Figure(
+            program=program.name,
+            engine=program.engine,
+            kind=program.kind,
+            measure=measure,
+            round=number,
+            values=values,
         )
+    )
+    shown = ", ".join(f"{key} {value:,.6g}" for key, value in list(values.items())[:2])
+    return f"{what}: {shown}"
 
 
 def _grow() -> None:
