@@ -196,10 +196,10 @@ MEASURES: dict[str, Measure] = {
     "herd100k": herd(100_000),
 }
 
-# In a round, at moments far apart: each is over in a second or two, and a disk or a core that
-# others use is fast in one minute and slow in the next.
+# In a round, at moments far apart: each is over in seconds, and a disk or a core that others use
+# is fast in one minute and slow in the next.
 TIMES = {"single": 3, "single10": 3, "drain": 3, "drain2": 3}
-# Of all programs at once: who waits is in nobody's way.
+# Of all programs at once: each is charged for its own processes alone.
 TOGETHER = frozenset({"idle"})
 
 

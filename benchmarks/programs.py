@@ -13,7 +13,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PYTHON = Path(sys.executable)
 # oban needs Python 3.12; where the benchmark's is older it has an environment inside of this one.
-OBAN_PYTHON = Path(sys.prefix) / "oban" / "bin" / "python"
+NEWER = Path(sys.prefix) / "oban" / "bin" / "python"
+OBAN_PYTHON = NEWER if sys.version_info < (3, 12) and NEWER.exists() else PYTHON
 # Most jobs of a slow program in one drain or bulk.
 FEW = 3_000
 
@@ -125,7 +126,7 @@ PROGRAMS = (
     ),
     _peer(
         "oban",
-        _python("peers/peer_oban.py", python=OBAN_PYTHON if OBAN_PYTHON.exists() else PYTHON),
+        _python("peers/peer_oban.py", python=OBAN_PYTHON),
         _exists("oban_jobs", "state NOT IN ('completed', 'cancelled', 'discarded')"),
         "bulk single drain drain2 latency idle",
         count=FEW,

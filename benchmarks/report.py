@@ -22,9 +22,11 @@ How it is measured:
 
 - Every program runs in processes of its own, on a database of its own that is made for each
   measurement, in an order that is shuffled for each round. Single enqueues and drains by one
-  process and by two, which are over in a second or two, are measured three times in a round, and
-  idle programs side by side. Shown are the median of all and, below, the span between the least
-  and the most.
+  process and by two, which are over in seconds, are measured three times in a round, and idle
+  programs side by side. Shown are the median of all and, below, the span between the least and
+  the most.
+- Python programs run on one interpreter, except for oban, which may need a newer one: its version
+  is below, and it may have been built without the compiler's profile, which costs up to a third.
 - A drain starts with the jobs in the database. Workers start, connect and wait; all are let go at
   once. It begins with the first handler and ends when the database shows no unfinished job, as of
   the moment it is asked; a loop of the storage alone begins with its first claim. Slow programs

@@ -32,7 +32,7 @@ from rota.version import VERSION
 
 HOW = sys.argv[1]
 SLOTS = 50
-# In one call of enqueue_many: the best of 1000 to 50,000 where this was written, by a twentieth.
+# In one call of enqueue_many: the best of 1000 to 50,000 where this was written.
 BULK = 10_000
 # The storage alone: the best of 500, 1000, 2000 and 5000 where this was written.
 BATCH = 2_000

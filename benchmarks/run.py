@@ -19,7 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,7 +123,7 @@ def _product(program: Program) -> str:
 
 def _round(
     number: int,
-    programs: Iterable[Program],
+    programs: Sequence[Program],
     servers: Servers,
     size: Size,
     results: Results,
@@ -136,7 +136,8 @@ def _round(
         for _ in range(TIMES.get(measure, 1) if size == Size() else 1)
     ]
     for measure in wanted & TOGETHER:
-        tasks.append(([one for one in programs if measure in one.measures], measure))
+        if some := [one for one in programs if measure in one.measures]:
+            tasks.append((some, measure))
     random.shuffle(tasks)
 
     def tried(program: Program, measure: str) -> Values | Exception:
@@ -147,8 +148,11 @@ def _round(
 
     for done, (some, measure) in enumerate(tasks, 1):
         began = time.monotonic()
-        with ThreadPoolExecutor(max(1, len(some))) as threads:
-            found = list(threads.map(tried, some, [measure] * len(some)))
+        if len(some) == 1:  # here, where an interrupt ends it at once
+            found = [tried(some[0], measure)]
+        else:
+            with ThreadPoolExecutor(len(some)) as threads:
+                found = list(threads.map(tried, some, [measure] * len(some)))
         took = time.monotonic() - began
         for program, values in zip(some, found, strict=True):
             shown = _keep(results, number, program, measure, values)
