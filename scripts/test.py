@@ -50,7 +50,12 @@ PHASES = (
     Phase(name="conformance", folders=("conformance",), budget_minutes=4),
     Phase(name="faults", folders=("fault", "executors"), budget_minutes=5, more=2),
     Phase(name="jobs.d", folders=("jobsd",), budget_minutes=2, more=2),
-    Phase(name="surfaces", folders=("docs", "web", "surface", "api"), budget_minutes=3, more=2),
+    Phase(
+        name="surfaces",
+        folders=("docs", "face", "web", "surface", "api"),
+        budget_minutes=3,
+        more=2,
+    ),
     Phase(name="browser", folders=("browser",), budget_minutes=3, more=1),
 )
 
