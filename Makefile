@@ -17,13 +17,16 @@ OBAN_PYTHON ?= $(shell for python in python3.12 python3.13 python3.14 \
 APP ?= hello:app
 EXAMPLES ?= examples
 SEEDS ?= 2000
+NEWEST_PYTHON ?= python3.13
+# What the oldest and the newest packages are tried with.
+SURFACES := tests/unit tests/api tests/web tests/surface
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long check simulate faults bench bench-quick bench-lock screenshots docs package lock clean clean-demo
+.PHONY: help up test test-long test-lowest test-newest check simulate faults bench bench-quick bench-lock screenshots docs package lock clean clean-demo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -46,11 +49,19 @@ test: ## Install, check, run every test, and print what each phase cost
 test-long: $(READY) ## Run every test, also the long ones
 	@$(BIN)/python scripts/test.py --long
 
-check: $(READY) ## Lint, formatting, types, and which room may import which
+check: $(READY) ## Lint, formatting, types, declared packages, and which room may import which
 	@failed=0; \
-	for tool in "ruff check" "ruff format --check" "mypy --strict src" "lint-imports --no-logo"; do \
+	for tool in "ruff check" "ruff format --check" "mypy --strict src" "lint-imports --no-logo" \
+		"deptry --no-ansi src"; do \
 		echo "$$tool"; $(BIN)/$$tool || failed=1; \
 	done; exit $$failed
+
+# The oldest and the newest versions that pyproject.toml allows, each in an environment of its own.
+test-lowest: .venv-lowest/.installed ## Run the tests of the surfaces with the oldest packages allowed
+	@.venv-lowest/bin/python -m pytest -q -n 2 $(SURFACES)
+
+test-newest: .venv-newest/.installed ## The same with the newest packages, on Python 3.13 (NEWEST_PYTHON)
+	@.venv-newest/bin/python -m pytest -q -n 2 $(SURFACES)
 
 simulate: $(READY) ## Try 2,000 seeds of the simulation (one of them: make simulate SEED=17)
 	@$(BIN)/python -m tests.simulation $(or $(SEED),--seeds $(SEEDS))
@@ -107,6 +118,12 @@ $(READY): pyproject.toml requirements-dev.lock
 	@echo "Installing into $(VENV), once; this takes about a minute."
 	$(PIP) install --quiet --requirement requirements-dev.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv-lowest/.installed .venv-newest/.installed: pyproject.toml requirements-dev.lock $(READY)
+	@$(PIP) install --quiet uv
+	$(BIN)/python scripts/environment.py $(@:.venv-%/.installed=%) $(@D) \
+		$(if $(findstring newest,$@),$(NEWEST_PYTHON),$(PYTHON))
 	@touch $@
 
 # Peers live in an environment of their own. Without npm the two that need it are left out.

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rota.errors import Invalid, MissingExtra, RotaError, StorageError, Unavailable
+from rota.extras import how_to_install
 
 MEMORY = ":memory:"
 
@@ -124,7 +125,7 @@ def _connect(path: str) -> Any:
     except ImportError as fault:
         raise MissingExtra(
             f"{path} is a DuckDB database and {fault.name} is not installed; "
-            "run pip install 'rota[duckdb]'"
+            f"{how_to_install('duckdb')}"
         ) from fault
     try:
         return duckdb.connect(path)

@@ -17,6 +17,7 @@ import pytest
 import rota
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Conflict, Invalid
+from rota.extras import how_to_install
 from rota.flow.control import Control
 from rota.model.zone import parse_zone
 from rota.storage.postgres.faults import translate
@@ -124,7 +125,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, package: str, args: str, extra
         cwd=tmp_path, env=environment(), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert f"pip install 'rota[{extra}]'" in done.stderr
+    assert how_to_install(extra) in done.stderr
     assert package in done.stderr
     assert done.stderr.count("\n") == 1
 

@@ -6,6 +6,7 @@ Installing with each extra into an empty environment needs the index: `make pack
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 import tarfile
@@ -100,7 +101,8 @@ def test_the_sdist_is_enough_to_build_and_test_and_takes_no_litter(
     tops = {name.partition("/")[0] for name in built.sdist_files}
     assert tops == {
         ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "PKG-INFO",
-        "README.md", "benchmarks", "deploy", "docs", "examples", "mkdocs.yml", "pyproject.toml",
+        "README.md", "benchmarks", "deploy", "docs", "examples", "hatch_build.py",
+        "mkdocs.yml", "pyproject.toml",
         "requirements-dev.lock", "scripts", "src", "tests",
     }  # fmt: skip
     unpack(built.wheel.with_name(f"{NAME}.tar.gz"), tmp_path)
@@ -137,8 +139,42 @@ def test_an_extra_for_each_part_and_one_for_all(built: Built) -> None:
     assert parts["all"] == set().union(*(parts[extra] for extra in extras - {"all"}))
     assert parts["postgres"] == {"psycopg"}
     assert parts["duckdb"] == {"duckdb", "pytz"}
-    assert parts["web"] == {"fastapi", "prometheus-client", "uvicorn"}
-    assert parts["otel"] == {"opentelemetry-api"}
+    assert parts["web"] == {
+        "anyio", "fastapi", "h11", "prometheus-client", "starlette", "uvicorn",
+    }  # fmt: skip
+    assert parts["otel"] == {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
+
+
+def test_packages_whose_inner_parts_are_used_have_an_upper_bound(built: Built) -> None:
+    found = [Requirement(one) for one in built.metadata.get_all("Requires-Dist", [])]
+    bounded = {one.name for one in found if any(part.operator == "<" for part in one.specifier)}
+    assert bounded >= {"duckdb", "msgspec", "psycopg", "uvicorn"}
+
+
+def test_the_description_has_no_relative_link(built: Built) -> None:
+    """On the page of an index they would lead nowhere."""
+    text = built.metadata.get_payload()
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(targets) > 10
+    assert [one for one in targets if not one.startswith("https://")] == []
+    picture = re.search(r"!\[[^\]]+\]\((\S+)\)", text)
+    assert picture is not None
+    path = picture[1].partition("/blob/")[2].partition("/")[2].partition("?")[0]
+    assert (ROOT / path).is_file()
+    assert picture[1].endswith("?raw=true")
+
+
+def test_links_of_the_project_are_there(built: Built) -> None:
+    urls = dict(one.split(", ") for one in built.metadata.get_all("Project-URL", []))
+    assert set(urls) == {"Source", "Documentation", "Changelog", "Issues"}
+    assert built.metadata["Author"]
+
+
+def test_two_builds_are_equal(built: Built, tmp_path: Path) -> None:
+    again = build(ROOT, tmp_path)
+    assert again.wheel.read_bytes() == built.wheel.read_bytes()
+    name = f"{NAME}.tar.gz"
+    assert (tmp_path / name).read_bytes() == built.wheel.with_name(name).read_bytes()
 
 
 def test_the_core_has_these_packages_and_is_small(built: Built) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from rota.duckdb_instances import is_open, open_instance, path_from_url
 from rota.errors import Invalid, MissingExtra, StorageError, Unavailable
+from rota.extras import how_to_install
 
 HOLD = """
 import sys
@@ -124,7 +126,8 @@ def test_what_is_not_installed_is_named(
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(MissingExtra, match=rf"{missing} is not.*pip install 'rota\[duckdb\]'"):
+    command = re.escape(how_to_install("duckdb"))
+    with pytest.raises(MissingExtra, match=rf"{missing} is not installed; {command}"):
         open_instance(str(tmp_path / "a.duckdb"))
 
 

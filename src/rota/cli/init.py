@@ -10,6 +10,7 @@ from rota.cli.options import SHOW, Show
 from rota.cli.output import note, say, say_json
 from rota.cli.parameter import Parameter
 from rota.errors import Conflict, Invalid
+from rota.extras import how_to_install
 
 SETTINGS = """\
 # Settings of Rota. Those outside of a [table] can also be given as ROTA_NAME in the environment.
@@ -108,5 +109,5 @@ def init(
         say(f"wrote {folder / name}")
     go = "" if folder == Path(".") else f"cd {folder}, then "
     if find_spec("duckdb") is None:
-        note("the example SQL runs on DuckDB: pip install 'rota[duckdb]'")
+        note(f"the example SQL runs on DuckDB: {how_to_install('duckdb')}")
     note(f"next: {go}rota check and rota up")

@@ -14,6 +14,7 @@ from typing import Any
 
 from rota.duckdb_instances import open_instance, path_from_url
 from rota.errors import Invalid, MissingExtra, Unknown
+from rota.extras import how_to_install
 from rota.model.url import ENCODE, leave_out, with_patience
 
 STORE = "store"
@@ -106,7 +107,7 @@ def connect_postgres(url: str) -> Any:
         import psycopg
     except ImportError:
         raise MissingExtra(
-            "this target is PostgreSQL; install it with: pip install 'rota[postgres]'"
+            f"this target is PostgreSQL, and psycopg is missing; {how_to_install('postgres')}"
         ) from None
     try:
         given = psycopg.conninfo.conninfo_to_dict(url)

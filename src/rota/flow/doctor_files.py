@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
+from rota.extras import how_to_install, missing, missing_for
 from rota.flow.findings import Finding, ok, problem, warning
 from rota.model.host import is_loopback_host
 
 OTHERS = 0o077
-DRIVERS = {"postgresql": "psycopg", "postgres": "psycopg", "duckdb": "duckdb"}
 IN_CLEAR = "others can reach it, and tokens travel unencrypted"
 ENCRYPT = "put it behind a proxy with TLS, or set tls_certificate (rota up --tls-certificate FILE)"
-EXTRAS = {"psycopg": "postgres", "duckdb": "duckdb"}
 
 
 def check_secret_file(check: str, path: Path, holds: str) -> Iterator[Finding]:
@@ -40,14 +38,13 @@ def check_targets(targets: Mapping[str, str]) -> Iterator[Finding]:
     bad = False
     for name, url in targets.items():
         scheme, _, rest = url.partition("://")
-        driver = DRIVERS.get(scheme)
         folder = Path(rest.removeprefix("/")).parent
-        if driver is not None and find_spec(driver) is None:
+        if (extra := missing_for(url)) is not None:
             bad = True
             yield problem(
                 "targets",
-                f"target {name} needs {driver}, which is not installed",
-                f"pip install 'rota[{EXTRAS[driver]}]'",
+                f"target {name} needs {', '.join(missing(extra))}, not installed here",
+                how_to_install(extra),
             )
         elif scheme in ("sqlite", "duckdb") and ":memory:" not in rest and not folder.is_dir():
             bad = True

@@ -7,7 +7,6 @@ the framework until `start`: it is loaded in the thread, beside the first runs.
 from __future__ import annotations
 
 import errno
-import importlib.util
 import logging
 import socket
 import ssl
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rota.app import Rota
 from rota.config import PORT, Settings
 from rota.errors import Conflict, Invalid, MissingExtra
+from rota.extras import how_to_install, missing
 from rota.flow.doctor_files import ENCRYPT, IN_CLEAR
 from rota.model.host import is_loopback_host
 from rota.web.first_token import TOKEN_FILE, ensure_token
@@ -34,7 +34,6 @@ START_SECONDS = 60.0
 # After the streams have ended: who has not taken its answer by then does not get it.
 STOP_SECONDS = 3
 KEEP_ALIVE_SECONDS = 15
-NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 
 class Web:
@@ -199,9 +198,8 @@ class Web:
 
 def check_installed() -> None:
     """MissingExtra if the packages of the extra `web` are not there."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingExtra(f"the HTTP API needs {' and '.join(missing)}: pip install 'rota[web]'")
+    if absent := missing("web"):
+        raise MissingExtra(f"the HTTP API needs {' and '.join(absent)}: {how_to_install('web')}")
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.duckdb_instances import path_from_url
 from rota.errors import Invalid, MissingExtra
+from rota.extras import how_to_install
 from rota.model.run import Enqueued, NewRun
 from rota.storage.engine import Clock, Probe
 from rota.storage.store import Store
@@ -40,6 +41,6 @@ def open_duckdb(
         if fault.name != "duckdb":
             raise
         raise MissingExtra(
-            f"a DuckDB store needs duckdb ({fault}); pip install 'rota[duckdb]'"
+            f"a DuckDB store needs duckdb ({fault}); {how_to_install('duckdb')}"
         ) from fault
     return DuckdbStore(DuckdbEngine(path, schema=schema, clock=clock, probe=probe))

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from rota.errors import MissingExtra, StorageError, Unknown
+from rota.extras import how_to_install
 from rota.model.job import Job
 from rota.model.outcome import Settlement
 from rota.model.plan import FirePlan
@@ -370,7 +371,7 @@ def open_postgres(
         if (fault.name or "").partition(".")[0] not in ("", "psycopg", "psycopg_binary"):
             raise
         raise MissingExtra(
-            f"a PostgreSQL store needs psycopg ({fault}); pip install 'rota[postgres]'"
+            f"a PostgreSQL store needs psycopg ({fault}); {how_to_install('postgres')}"
         ) from fault
     engine = PostgresEngine(
         url, schema=schema, clock=clock, probe=probe, pool_size=pool_size, prepare=prepare

@@ -1,0 +1,1 @@
+SELECT 'Rota runs' AS news, current_timestamp AS at;
