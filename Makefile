@@ -49,10 +49,10 @@ test: ## Install, check, run every test, and print what each phase cost
 test-long: $(READY) ## Run every test, also the long ones
 	@$(BIN)/python scripts/test.py --long
 
-check: $(READY) ## Lint, formatting, types, declared packages, and which room may import which
+check: $(READY) ## Lint, formatting, types, declared packages, which room may import which, words to avoid
 	@failed=0; \
 	for tool in "ruff check" "ruff format --check" "mypy --strict src" "lint-imports --no-logo" \
-		"deptry --no-ansi src"; do \
+		"deptry --no-ansi src" "python scripts/words.py"; do \
 		echo "$$tool"; $(BIN)/$$tool || failed=1; \
 	done; exit $$failed
 
