@@ -8,15 +8,10 @@ A test fails while the page and the routes differ.
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import rota
-from rota.web.api import make_api
-from rota.web.document import describe
-from rota.web.feed import Feed
+from rota.web.openapi import describe
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "http.md"
 BEGIN, END = "<!-- routes: scripts/http_page.py -->\n", "<!-- end of routes -->\n"
@@ -25,11 +20,7 @@ TITLES = {"sql": "SQL"}
 
 def tables() -> str:
     """Every route of the document, by noun."""
-    with tempfile.TemporaryDirectory() as folder:
-        app = rota.Rota(f"sqlite:///{folder}/rota.db", port=0)
-        nowhere: Any = SimpleNamespace(port=0)  # nobody calls it: it is only described
-        told = describe(make_api(app, nowhere, Feed(lambda: app.storage)))
-        app.close()
+    told = describe()
     nouns: dict[str, list[str]] = {}
     for path, operations in told["paths"].items():
         for method, operation in operations.items():

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 EXTRAS: Final = {
     "postgres": ("psycopg",),
     "duckdb": ("duckdb", "pytz"),
-    "web": ("fastapi", "uvicorn", "prometheus_client"),
+    "web": ("starlette", "uvicorn", "prometheus_client"),
     "otel": ("opentelemetry",),
 }
 # Which extra a store or a target needs, by the scheme of its URL.

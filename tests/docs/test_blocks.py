@@ -25,10 +25,10 @@ import yaml
 
 from rota.config import load_settings
 from rota.web.metrics import NAMES
-from rota.web.roles import ROLES
 from tests.docs.story import Block, blocks
 from tests.docs.test_operations_page import PAGES as NAMED
 from tests.docs.test_operations_page import named_commands, parse
+from tests.support.routes import ROLES
 from tests.surface.conftest import environment
 
 ROOT = Path(__file__).resolve().parents[2]

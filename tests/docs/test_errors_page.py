@@ -12,7 +12,7 @@ import rota
 from rota import errors
 from rota.cli.main import _WRONG_USE
 from rota.flow.events import NAMES, RunEvent
-from rota.web.problems import of_error
+from rota.web.errors import of_error
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "errors.md").read_text("utf-8")

@@ -13,8 +13,8 @@ from rota.flow import follow
 from rota.flow.events import NAMES
 from rota.flow.look import DEAD_LOOKED
 from rota.model import limits
-from rota.web.roles import ROLES
 from scripts import http_page
+from tests.support.routes import ROLES
 
 TEXT = http_page.PAGE.read_text("utf-8")
 WEB = Path(http_page.__file__).parents[1] / "src" / "rota" / "web"

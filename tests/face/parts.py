@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import closing, redirect_stdout
 from dataclasses import fields, is_dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import rota
@@ -30,10 +29,8 @@ from rota.model.views import VIEWS
 from rota.sql.execute import Statements
 from rota.storage.store import open_store
 from rota.task import HeldLock
-from rota.web.api import make_api
-from rota.web.document import describe
-from rota.web.feed import Feed
 from rota.web.metrics import Metrics
+from rota.web.openapi import describe
 from tests.docs.test_python_page import OF_EXECUTORS, OF_ROTA, OF_SURFACES, public
 from tests.face.session import answers
 from tests.face.shapes import schema_of
@@ -65,11 +62,7 @@ def arguments_of(name: str) -> dict[str, str]:
 
 def http() -> dict[str, Any]:
     """Every route: parameters, body, answers and role."""
-    with tempfile.TemporaryDirectory() as folder:
-        app = rota.Rota(f"sqlite:///{folder}/rota.db", port=0)
-        nowhere: Any = SimpleNamespace(port=0)  # no request comes: it is only described
-        document = describe(make_api(app, nowhere, Feed(lambda: app.storage)))
-        app.close()
+    document = describe()
     shapes = document["components"]["schemas"]
     return {
         f"{method.upper()} {path}": route_of(operation, shapes)

@@ -15,6 +15,7 @@ _SAYS_NOTHING: tuple[tuple[str, Any], ...] = (
     ("default", None),
     ("additionalProperties", True),
     ("additionalProperties", {}),
+    ("items", {}),
 )
 
 

@@ -116,7 +116,7 @@ def test_a_module_that_is_not_found(
         ("psycopg", "up --database postgresql://me@127.0.0.1:1/x", "postgres"),
         ("duckdb", "up --database duckdb:///x.duckdb", "duckdb"),
         ("pytz", "up --database duckdb:///x.duckdb", "duckdb"),
-        ("fastapi", "up --only web", "web"),
+        ("starlette", "up --only web", "web"),
     ],
 )
 def test_a_missing_extra_is_named(tmp_path: Path, package: str, args: str, extra: str) -> None:

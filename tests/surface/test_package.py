@@ -139,9 +139,7 @@ def test_an_extra_for_each_part_and_one_for_all(built: Built) -> None:
     assert parts["all"] == set().union(*(parts[extra] for extra in extras - {"all"}))
     assert parts["postgres"] == {"psycopg"}
     assert parts["duckdb"] == {"duckdb", "pytz"}
-    assert parts["web"] == {
-        "anyio", "fastapi", "h11", "prometheus-client", "starlette", "uvicorn",
-    }  # fmt: skip
+    assert parts["web"] == {"anyio", "h11", "prometheus-client", "starlette", "uvicorn"}
     assert parts["otel"] == {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
 
 

@@ -16,8 +16,10 @@ from rota.model.roles import ROLES as ROLE_NAMES
 from rota.model.roles import VIEWER, covers
 from rota.web.api import make_api
 from rota.web.feed import Feed
-from rota.web.roles import PUBLIC, ROLES
+from rota.web.routing import PUBLIC
+from rota.web.table import ROUTES
 from rota.web.who import SAFE_METHODS
+from tests.support.routes import ROLES
 from tests.surface.conftest import environment
 from tests.web.support import WRONG, Site, fresh_id, serving
 
@@ -36,11 +38,6 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield made
 
 
-def routes_of(site: Site) -> list[tuple[str, str]]:
-    api: Any = make_api(site.app, site.web, Feed(lambda: site.app.storage))
-    return [(method, route.path_format) for route in api.routes for method in route.methods]
-
-
 def ask(client: httpx.Client, method: str, path: str, **more: Any) -> httpx.Response:
     """A request that finds nothing: who is let in is answered with anything but 401 and 403."""
     body = None if method in SAFE_METHODS or method == "DELETE" else {}
@@ -57,8 +54,11 @@ def is_let_in(answer: httpx.Response) -> bool:
     return login or answer.status_code not in (401, 403, 421)
 
 
-def test_every_route_has_a_role_and_every_role_a_route(house: Site) -> None:
-    assert sorted(routes_of(house)) == sorted(ROLES)
+def test_the_server_has_the_routes_of_the_table_and_no_others(house: Site) -> None:
+    api: Any = make_api(house.app, house.web, Feed(lambda: house.app.storage))
+    assert {route.path for route in api.routes} == {route.path for route in ROUTES}
+    assert len(ROLES) == len(ROUTES), "each path has one route for a method"
+    assert {route.role for route in ROUTES} == {PUBLIC, *ROLE_NAMES}
 
 
 def test_every_route_is_in_the_document_with_its_role(house: Site) -> None:

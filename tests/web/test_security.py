@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import pytest
 from anyio.from_thread import run_sync as run_in_loop
-from starlette.responses import Response
 
 import rota
 from rota import extras
@@ -474,7 +473,7 @@ def test_sql_keeps_its_place_while_its_thread_works(
     go = threading.Event()
     real = sql_route._run
 
-    def slow(ask: Ask, text: str) -> Response:
+    def slow(ask: Ask, text: str) -> sql_route.Results:
         if not go.is_set():  # the time of the request is over as soon as its thread works
             turn = ask.request.scope["state"][guard.STREAM].__self__
             run_in_loop(turn.timer.reschedule, 0.0)

@@ -1,4 +1,4 @@
-"""The API: every route, one document, one way for things to go wrong."""
+"""The API: every route of the table, and one way for things to go wrong."""
 
 from __future__ import annotations
 
@@ -6,75 +6,53 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Route as Mount
+from starlette.types import Receive, Scope, Send
 
 from rota.app import Rota
 from rota.errors import RotaError
 from rota.model.limits import WRONG_TOKENS
-from rota.version import VERSION
-from rota.web import document
+from rota.web.errors import Refused, of_error, of_refusal
 from rota.web.feed import Feed
 from rota.web.guard import internal
 from rota.web.metrics import Metrics
-from rota.web.problems import of_error, of_refusal, of_validation, problem
-from rota.web.routes import (
-    audit,
-    charts,
-    dispatch,
-    events,
-    files,
-    health,
-    jobs,
-    metrics,
-    overview,
-    pages,
-    queues,
-    run,
-    runs,
-    schedule,
-    schedules,
-    session,
-    sql,
-    tokens,
-    workers,
-)
-from rota.web.routing import API, GuardedRoute, set_threads
+from rota.web.routes import health
+from rota.web.routing import Route, set_threads
+from rota.web.table import ROUTES
 from rota.web.who import Doorkeeper
 
 if TYPE_CHECKING:
     from rota.web.server import Web
 
-MODULES = (
-    pages, health, metrics, session, overview, charts, jobs, schedules, schedule, runs, run,
-    queues, workers, files, sql, audit, dispatch, events, tokens,
-)  # fmt: skip
 
-
-def make_api(app: Rota, web: Web, feed: Feed, *, wrong_tokens: int | None = None) -> FastAPI:
+def make_api(app: Rota, web: Web, feed: Feed, *, wrong_tokens: int | None = None) -> Starlette:
     @asynccontextmanager
-    async def living(api: FastAPI) -> AsyncIterator[None]:
+    async def living(api: Starlette) -> AsyncIterator[None]:
         set_threads()
         feed.bind()
         web.begun()
         yield
 
-    api = FastAPI(
-        title="Rota",
-        version=VERSION,
-        summary="Jobs, schedules and runs: look at them, and operate them.",
-        description=document.DESCRIPTION,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
+    paths: dict[str, dict[str, Route]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method] = route
+    handlers: dict[Any, Any] = {
+        RotaError: _refused,
+        HTTPException: _answered,
+        Exception: _failed,
+    }
+    api = Starlette(
+        routes=[Mount(path, Resource(routes)) for path, routes in paths.items()],
+        exception_handlers=handlers,
         lifespan=living,
     )
-    api.router.route_class = GuardedRoute
+    api.router.redirect_slashes = False
     api.state.rota, api.state.web, api.state.feed = app, web, feed
+    api.state.openapi = None
     api.state.metrics, api.state.store_look = Metrics(app), health.StoreLook()
     api.state.doorkeeper = Doorkeeper(
         lambda: app.storage,
@@ -82,43 +60,39 @@ def make_api(app: Rota, web: Web, feed: Feed, *, wrong_tokens: int | None = None
         open_local=app.settings.open_local,
         wrong_tokens=WRONG_TOKENS if wrong_tokens is None else wrong_tokens,
     )
-    for module in MODULES:
-        module.routes.add_to(api)
-    document.add_to(api, f"{API}/openapi.json")
-    _add_handlers(api)
     return api
 
 
-def _add_handlers(api: FastAPI) -> None:
-    @api.exception_handler(RotaError)
-    async def refused(request: Request, fault: RotaError) -> Response:
-        return of_error(fault)
+class Resource:
+    """One path, with a route for each of its methods.
 
-    @api.exception_handler(RequestValidationError)
-    async def invalid(request: Request, fault: RequestValidationError) -> Response:
-        return of_validation(fault.errors())
+    To Starlette it is an application: a function would get a HEAD for its GET, which is none of our
+    methods.
+    """
 
-    @api.exception_handler(HTTPException)
-    async def answered(request: Request, fault: HTTPException) -> Response:
-        if fault.status_code == 405:
-            return _not_offered(request)
-        if fault.status_code == 404 and fault.detail == "Not Found":
-            return problem(404, "no-route", f"there is nothing at {request.url.path}")
+    def __init__(self, routes: dict[str, Route]) -> None:
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        route = self._routes.get(request.method)
+        if route is None:
+            allowed = ", ".join(sorted(self._routes))
+            detail = f"{request.method} is not offered here; {allowed} is"
+            raise Refused(405, "method", detail, {"Allow": allowed})
+        response = await route.respond(request)
+        await response(scope, receive, send)
+
+
+async def _refused(request: Request, fault: RotaError) -> Response:
+    return of_error(fault)
+
+
+async def _answered(request: Request, fault: HTTPException) -> Response:
+    if isinstance(fault, Refused) or fault.status_code != 404:
         return of_refusal(fault)
-
-    @api.exception_handler(Exception)
-    async def failed(request: Request, fault: Exception) -> Response:
-        return internal(request.scope, fault, request.state.mark)
+    return of_refusal(Refused(404, "no-route", f"there is nothing at {request.url.path}"))
 
 
-def _not_offered(request: Request) -> Response:
-    """With every method that the path has, whichever route each belongs to."""
-    methods: set[str] = set()
-    for route in request.app.routes:
-        for method in getattr(route, "methods", None) or ():
-            scope: dict[str, Any] = {**request.scope, "method": method}
-            if route.matches(scope)[0] is Match.FULL:
-                methods.add(method)
-    allowed = ", ".join(sorted(methods))
-    detail = f"{request.method} is not offered here; {allowed} is"
-    return problem(405, "method", detail, headers={"Allow": allowed})
+async def _failed(request: Request, fault: Exception) -> Response:
+    return internal(request.scope, fault, request.state.mark)

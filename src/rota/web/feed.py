@@ -23,7 +23,7 @@ from rota.flow.follow import Follow
 from rota.flow.loop import Loop
 from rota.model.limits import STREAMS
 from rota.storage.protocol import Storage
-from rota.web.problems import Refused, busy
+from rota.web.errors import Refused, busy
 
 RING = 5_000
 CHUNK_BYTES = 32 * 1024  # written at a time: no client has much more than this in memory

@@ -32,7 +32,7 @@ from rota.model.limits import (
     UNKNOWN_BODY_SECONDS,
     URL_LENGTH,
 )
-from rota.web.problems import Refused, busy, of_refusal, problem
+from rota.web.errors import Refused, busy, of_refusal, problem
 from rota.web.who import SESSION, TOKEN, Who, is_loopback, no_token
 
 log = logging.getLogger("rota.web")
@@ -123,7 +123,7 @@ class Guard:
             detail = f"this took longer than {REQUEST_SECONDS:g} s; ask for less"
             await answer.instead(problem(503, "timeout", detail), scope, receive)
         except Exception as fault:
-            if not answer.ended:  # the framework answers before it hands the error on
+            if not answer.ended:  # Starlette answers before it hands the error on
                 await answer.instead(internal(scope, fault, mark), scope, receive)
 
     def _check(self, scope: Scope, headers: Headers) -> None:

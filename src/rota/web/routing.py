@@ -1,33 +1,33 @@
-"""Routes: how an endpoint is declared, who is let through to it, and where it runs.
+"""Routes: how one is declared, who is let through to it, and where it runs.
 
-Endpoints are plain functions that run in a thread, because the store is asked there. Who may call
-one is decided by `roles.ROLES` before the request's body is read.
+A route is a function and its line in `table.py`; the rest stands in the function's signature. `ask`
+is the request, `query`, `headers` and `body` are structs, every other parameter is part of the
+path, and what is returned is the answer. A function runs in a thread, because it reads the store;
+an `async` one runs in the loop. Who may call it is decided before the request's body is read.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import math
-from collections.abc import Callable, Coroutine, Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import anyio.to_thread
-import msgspec
 from anyio import CapacityLimiter
-from fastapi import Body, Depends, FastAPI, Request
-from fastapi.routing import APIRoute
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from rota.app import Rota
 from rota.flow.control import Control
 from rota.model.roles import covers
+from rota.web.codec import Decoder, fields_of, to_json
+from rota.web.errors import Refused, wrong
 from rota.web.guard import IDENTIFIED, LEAVE, STREAM, check_origin
-from rota.web.problems import Refused
-from rota.web.roles import PUBLIC, ROLES
-from rota.web.shapes import Asking
+from rota.web.models import RequestModel
 from rota.web.who import (
     LOCAL,
     NOBODY,
@@ -39,11 +39,11 @@ from rota.web.who import (
     of_place,
 )
 
-API = "/api/v1"
-SESSION_PATH = f"{API}/session"
-THREADS = 8
+T = TypeVar("T")
 
-_encode = msgspec.json.Encoder().encode
+PUBLIC = "public"
+SESSION_PATH = "/api/v1/session"
+THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -60,186 +60,220 @@ class Ask:
         return self.app.control_as(self.who.actor)
 
     def need(self, role: str, what: str) -> None:
-        """For what the route alone does not tell: which statement, which body."""
+        """For what the route alone does not say: which statement, which body."""
         if not covers(self.who.role, role):
             raise _forbidden(self.who, role, what)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """An answer with more than a body. `Answer(status=204)` has none."""
+class Answer(Generic[T]):
+    """An answer with more than a body, or with another status than its route's."""
 
-    body: Any = None
-    status: int = 200
+    body: T
+    status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-async def _ask(request: Request) -> Ask:
-    state = request.app.state
-    return Ask(state.rota, request.state.who, state.doorkeeper, request)
+@dataclass(frozen=True)
+class Content:
+    """What the document says of an answer that is no JSON."""
+
+    description: str
+    media_type: str
+    format: str | None = None
 
 
-Asked = Annotated[Ask, Depends(_ask)]
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """What a function takes and answers. `answer` is None where it makes the response itself."""
+
+    path: Mapping[str, Any]
+    query: type[RequestModel] | None
+    headers: type[RequestModel] | None
+    body: type[RequestModel] | None
+    answer: Any
+
+    @property
+    def needs_body(self) -> bool:
+        return self.body is not None and any(part.required for part in fields_of(self.body))
 
 
-class Routes:
-    """The endpoints of one noun."""
+@dataclass(frozen=True)
+class Route:
+    """`problems`: what each further status says. `own_thread`: it may take long, so that it takes
+    no thread from others."""
 
-    def __init__(self, tag: str, prefix: str = API) -> None:
-        self._tag, self._prefix = tag, prefix
-        self._kept: list[tuple[str, str, Callable[..., Any], dict[str, Any]]] = []
+    noun: str
+    method: str
+    path: str
+    role: str
+    function: Callable[..., Any]
+    status: int = 200
+    content: Content | None = None
+    problems: Mapping[int, str] = field(default_factory=dict)
+    own_thread: bool = False
+    documented: bool = True
 
-    def get(self, path: str, answers: Any, **more: Any) -> Callable[..., Any]:
-        return self._route("GET", path, answers, more)
+    @functools.cached_property
+    def path_format(self) -> str:
+        """The path without the types of its parts."""
+        return "/".join(part.partition(":")[0] + "}" if ":" in part else part
+                        for part in self.path.split("/"))  # fmt: skip
 
-    def post(self, path: str, answers: Any, **more: Any) -> Callable[..., Any]:
-        return self._route("POST", path, answers, more)
-
-    def patch(self, path: str, answers: Any, **more: Any) -> Callable[..., Any]:
-        return self._route("PATCH", path, answers, more)
-
-    def delete(self, path: str, answers: Any = None, **more: Any) -> Callable[..., Any]:
-        return self._route("DELETE", path, answers, more)
-
-    def _route(
-        self, method: str, path: str, answers: Any, more: dict[str, Any]
-    ) -> Callable[..., Any]:
-        def keep(function: Callable[..., Any]) -> Callable[..., Any]:
-            self._kept.append((method, self._prefix + path, function, {"answers": answers, **more}))
-            return function
-
-        return keep
-
-    def add_to(self, app: FastAPI) -> None:
-        for method, path, function, options in self._kept:
-            more = dict(options)
-            answers = more.pop("answers")
-            app.add_api_route(
-                path,
-                in_thread(function, status=more.get("status_code", 200)),
-                methods=[method],
-                response_model=answers,
-                tags=[self._tag],
-                name=function.__name__,
-                operation_id=function.__name__,
-                summary=_summary(function),
-                description=inspect.getdoc(function),
-                **more,
-            )
-
-
-def in_thread(function: Callable[..., Any], *, status: int = 200) -> Callable[..., Any]:
-    """The endpoint as the framework calls it. What it returns becomes JSON in the thread, too."""
-    if inspect.iscoroutinefunction(function):
-        return function
-
-    def answer(**told: Any) -> Response:
-        found = function(**told)
-        return found if isinstance(found, Response) else to_response(found, status)
-
-    @functools.wraps(function)
-    async def endpoint(**told: Any) -> Response:
-        # Abandoned when the request has taken too long: the store's own limits end the thread.
-        return await anyio.to_thread.run_sync(
-            functools.partial(answer, **told), abandon_on_cancel=True
+    @functools.cached_property
+    def signature(self) -> Signature:
+        hints = get_type_hints(self.function, include_extras=True)
+        answer = hints.pop("return")
+        if get_origin(answer) is Answer:
+            (answer,) = get_args(answer)
+        del hints["ask"]
+        query, headers, body = (hints.pop(name, None) for name in ("query", "headers", "body"))
+        return Signature(
+            path=hints,
+            query=query,
+            headers=headers,
+            body=body,
+            answer=None if answer is Response else answer,
         )
 
-    endpoint.__signature__ = _signature(function)  # type: ignore[attr-defined]
-    return endpoint
+    async def respond(self, request: Request) -> Response:
+        ask = await self._admit(request)
+        self._check_query(request)
+        arguments = await self._arguments(request)
+        if inspect.iscoroutinefunction(self.function):
+            return to_response(await self.function(ask, **arguments), self.status)
+        # Abandoned when the request has taken too long: the store's own limits end the thread.
+        return await anyio.to_thread.run_sync(
+            lambda: to_response(self.function(ask, **arguments), self.status),
+            abandon_on_cancel=True,
+            limiter=CapacityLimiter(1) if self.own_thread else None,
+        )
+
+    async def _admit(self, request: Request) -> Ask:
+        """Who asks is found, and let through or not."""
+        headers, state = request.headers, request.app.state
+        check_origin(request.method in SAFE_METHODS, headers, request.scope["scheme"])
+        # The same for everybody: the store is not asked who looks.
+        same_for_all = self.role == PUBLIC and self.method == "GET" and self.path != SESSION_PATH
+        who = await _identify(request, state.doorkeeper, by_place=same_for_all)
+        request.state.who = who
+        if same_for_all:  # answered at once, out of memory: it takes nobody's place
+            request.scope["state"][LEAVE]()
+        else:
+            request.scope["state"][IDENTIFIED](who)
+        if request.method not in SAFE_METHODS:
+            check_csrf(headers, who)
+        if self.role != PUBLIC and not covers(who.role, self.role):
+            raise _forbidden(who, self.role, f"{self.method} {self.path_format}")
+        return Ask(state.rota, who, state.doorkeeper, request)
+
+    def _check_query(self, request: Request) -> None:
+        """A filter that no route has would silently find everything."""
+        query = self.signature.query
+        known = sorted(part.encode_name for part in fields_of(query)) if query else []
+        seen: set[str] = set()
+        for name, _ in request.query_params.multi_items():
+            if name not in known:
+                names = ", ".join(known) or "none"
+                detail = f"parameter {name[:80]!r} is unknown; known are {names}"
+                raise Refused(422, "invalid", detail)
+            if name in seen:
+                raise Refused(422, "invalid", f"parameter {name!r} is given twice; give it once")
+            seen.add(name)
+
+    async def _arguments(self, request: Request) -> dict[str, Any]:
+        """What the function is called with. Refuses with all that is wrong, not the first only."""
+        signature, decoder = self.signature, Decoder()
+        arguments: dict[str, Any] = {
+            name: decoder.value(kind, request.path_params[name], f"path.{name}", text=True)
+            for name, kind in signature.path.items()
+        }
+        if signature.query is not None:
+            arguments["query"] = decoder.model(
+                signature.query, request.query_params, "query", text=True
+            )
+        if signature.headers is not None:
+            names = {part.encode_name for part in fields_of(signature.headers)}
+            values = {name: request.headers[name] for name in names if name in request.headers}
+            arguments["headers"] = decoder.model(signature.headers, values, "header", text=True)
+        if signature.body is not None:
+            arguments["body"] = await self._body(request, signature.body, decoder)
+        if decoder.errors:
+            raise wrong(decoder.errors)
+        return arguments
+
+    async def _body(
+        self, request: Request, model: type[RequestModel], decoder: Decoder
+    ) -> RequestModel | None:
+        try:
+            content = await request.body()
+        except ClientDisconnect:
+            raise Refused(400, "malformed", "the body has no end") from None
+        if content and not _is_json(request.headers.get("content-type", "")):
+            header = "send the header Content-Type: application/json"
+            decoder.refuse("body", f"Expected JSON; {header}")
+            return None
+        value = _parse(content) if content else None
+        if value is None and not self.signature.needs_body:  # it may be left out
+            return model()
+        if isinstance(value, dict):
+            return decoder.model(model, value, "body")
+        decoder.refuse("body", "Missing" if value is None else "Expected `object`")
+        return None
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """What the framework reads. A body of which nothing is needed may be left out."""
-    found = inspect.signature(function, eval_str=True)
-    named = [one.replace(kind=one.KEYWORD_ONLY) for one in found.parameters.values()]
-    return found.replace(
-        parameters=[
-            one.replace(default=Body(default_factory=one.annotation)) if _is_spare(one) else one
-            for one in named
-        ]
-    )
-
-
-def _is_spare(parameter: inspect.Parameter) -> bool:
-    shape = parameter.annotation
-    return (
-        isinstance(shape, type)
-        and issubclass(shape, Asking)
-        and not any(field.is_required() for field in shape.model_fields.values())
-    )
-
-
-def to_response(value: Any, status: int = 200) -> Response:
-    if not isinstance(value, Answer):
-        value = Answer(body=value, status=status)
-    if value.status == 204:
-        return Response(status_code=204, headers=dict(value.headers))
+def to_response(result: Any, status: int = 200) -> Response:
+    """The answer of a function; None has no content."""
+    if isinstance(result, Response):
+        return result
+    if not isinstance(result, Answer):
+        result = Answer(body=result)
+    headers = dict(result.headers)
+    if result.body is None:
+        return Response(status_code=204, headers=headers)
     return Response(
-        _encode(value.body),
-        value.status,
-        headers=dict(value.headers),
+        to_json(result.body),
+        result.status or status,
+        headers=headers,
         media_type="application/json",
     )
 
 
-class GuardedRoute(APIRoute):
-    """Who asks is found, and let through or not, before the framework reads anything."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-        method = next(iter(self.methods or ()))
-        # A route that nobody gave a role is closed to all.
-        role = ROLES.get((method, self.path_format), math.inf)
-        parameters = {one.alias for one in self.dependant.query_params}
-        # The same for everybody: the store is not asked who looks.
-        same_for_all = role == PUBLIC and method == "GET" and self.path_format != SESSION_PATH
-
-        async def guarded(request: Request) -> Response:
-            headers = request.headers
-            check_origin(request.method in SAFE_METHODS, headers, request.scope["scheme"])
-            who = await _identify(request, shown=not same_for_all)
-            request.state.who = who
-            if same_for_all:  # answered at once, out of memory: it takes nobody's place
-                request.scope["state"][LEAVE]()
-            else:
-                request.scope["state"][IDENTIFIED](who)
-            if request.method not in SAFE_METHODS:
-                check_csrf(headers, who)
-            if role != PUBLIC and not (isinstance(role, str) and covers(who.role, role)):
-                raise _forbidden(who, str(role), f"{request.method} {self.path_format}")
-            _check_query(request, parameters)
-            return await handle(request)
-
-        return guarded
+def _is_json(content_type: str) -> bool:
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type == "application/json" or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )
 
 
-async def _identify(request: Request, *, shown: bool) -> Who:
-    """Without what was `shown`, only where the request comes from says who it is."""
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+def _parse(content: bytes) -> Any:
+    try:
+        # Not msgspec: arguments of jobs may have numbers of any size.
+        return json.loads(content)
+    except json.JSONDecodeError as fault:
+        message = f"Expected JSON: {fault.msg} at character {fault.pos}"
+        raise wrong([{"where": f"body.{fault.pos}", "message": message}]) from None
+    except (ValueError, RecursionError):
+        detail = (
+            "the body is no JSON in UTF-8, is nested too deep, or has a number with too many digits"
+        )
+        raise Refused(400, "malformed", detail) from None
+
+
+async def _identify(request: Request, doorkeeper: Doorkeeper, *, by_place: bool) -> Who:
+    """`by_place`: only where the request comes from counts, whatever token comes along."""
     address = request.client.host if request.client is not None else "unknown"
     headers, local = request.headers, request.state.local
-    if not shown or ("authorization" not in headers and "cookie" not in headers):
+    if by_place or ("authorization" not in headers and "cookie" not in headers):
         return of_place(address, local=local)
-    look = functools.partial(doorkeeper.identify, headers, address, local=local)
-    return await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+    identify = functools.partial(doorkeeper.identify, headers, address, local=local)
+    return await anyio.to_thread.run_sync(identify, abandon_on_cancel=True)
 
 
 def _forbidden(who: Who, role: str, what: str) -> Refused:
     if who.kind in (NOBODY, LOCAL):
         return no_token()
     return Refused(403, "forbidden", f"{what} is for the role {role}; {who.name} is {who.role}")
-
-
-def _check_query(request: Request, known: set[str]) -> None:
-    """A filter that nobody knows would silently find everything."""
-    seen: set[str] = set()
-    for name, _ in request.query_params.multi_items():
-        if name not in known:
-            there = ", ".join(sorted(known)) or "none"
-            raise Refused(422, "invalid", f"parameter {name[:80]!r} is unknown; known are {there}")
-        if name in seen:
-            raise Refused(422, "invalid", f"parameter {name!r} is given twice; give it once")
-        seen.add(name)
 
 
 def begin_stream(request: Request) -> None:
@@ -279,9 +313,3 @@ class RunConvertor(Convertor[str]):
 
 register_url_convertor("name", NameConvertor())
 register_url_convertor("run", RunConvertor())
-
-
-def _summary(function: Callable[..., Any]) -> str:
-    """The first sentence, however it is broken into lines."""
-    words = " ".join((inspect.getdoc(function) or function.__name__).split())
-    return words.partition(". ")[0].rstrip(".")

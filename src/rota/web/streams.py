@@ -22,8 +22,8 @@ from rota.model.limits import LOG_STREAMS, PAGE, SEND_SECONDS, STREAM_SECONDS
 from rota.model.roles import VIEWER, covers
 from rota.model.transitions import TERMINAL
 from rota.version import VERSION
+from rota.web.errors import Refused, busy
 from rota.web.feed import Feed
-from rota.web.problems import Refused, busy
 from rota.web.routing import Ask, begin_stream
 
 BEAT_SECONDS = 15.0

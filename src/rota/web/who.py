@@ -25,7 +25,7 @@ from rota.model.limits import KEY_LENGTH, SESSION_HOURS, SESSIONS, WRONG_TOKENS,
 from rota.model.roles import OPERATOR, VIEWER
 from rota.model.token import Token, read_token
 from rota.storage.protocol import Actor, Storage
-from rota.web.problems import Refused
+from rota.web.errors import Refused
 
 COOKIE = "rota_session"
 CSRF_HEADER = "X-Rota-CSRF"

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Path, Query
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from rota.model.limits import KEY_LENGTH
 from rota.model.records import change_record
+from rota.web.models import (
+    Before,
+    GroupId,
+    Instant,
+    Limit,
+    Page,
+    Page50Query,
+    PageQuery,
+    RequestModel,
+    ResponseModel,
+)
 from rota.web.routes.run import Event
-from rota.web.routing import Asked, Routes
-from rota.web.shapes import Before, Limit, Page, Telling
+from rota.web.routing import Ask
 
-routes = Routes("audit")
+Key = Annotated[str, Meta(max_length=KEY_LENGTH)]
 
 
-class Entry(Telling):
+class AuditQuery(RequestModel):
+    by: Annotated[Key, Meta(description="Who.")] | UnsetType = UNSET
+    action: Annotated[str, Meta(max_length=64, examples=["pause_queue"])] | UnsetType = UNSET
+    q: Annotated[Key, Meta(description="What the thing or the reason holds.")] | UnsetType = UNSET
+    before: Before | UnsetType = UNSET
+    limit: Limit = 100
+
+
+class Entry(ResponseModel):
     """`via` is the surface, and over HTTP the address."""
 
     id: int
-    at: datetime
+    at: Instant
     by: str
     via: str
     action: str
@@ -30,19 +48,19 @@ class Entry(Telling):
     after: Any
 
 
-class DeadGroup(Telling):
+class DeadGroup(ResponseModel):
     """`group` is what POST /runs/redo and /runs/delete take as their filter."""
 
     group: str
     job: str
     error: str
     runs: int
-    first_at: datetime | None
-    last_at: datetime | None
+    first_at: Instant | None
+    last_at: Instant | None
     last_run: str
 
 
-class Dead(Telling):
+class Dead(ResponseModel):
     """`more`: only the newest `looked_at` dead runs are grouped."""
 
     groups: list[DeadGroup]
@@ -50,50 +68,34 @@ class Dead(Telling):
     more: bool
 
 
-class DeadRun(Telling):
+class DeadRun(ResponseModel):
     id: str
     job: str
     error: str | None
-    finished_at: datetime | None
+    finished_at: Instant | None
 
 
-@routes.get("/audit", Page[Entry])
-def list_audit(
-    ask: Asked,
-    by: Annotated[str | None, Query(max_length=KEY_LENGTH, description="Who.")] = None,
-    action: Annotated[str | None, Query(max_length=64, examples=["pause_queue"])] = None,
-    q: Annotated[
-        str | None, Query(max_length=KEY_LENGTH, description="What the thing or the reason holds.")
-    ] = None,
-    before: Before = None,
-    limit: Limit = 100,
-) -> Any:
+def list_audit(ask: Ask, query: AuditQuery) -> Page[Entry]:
     """Every change somebody made, newest first."""
-    found = ask.control.find_audit(by=by, action=action, words=q, before=before, limit=limit)
-    items = [change_record(row) for row in found]
-    return {"items": items, "next": found[-1]["id"] if len(found) == limit else None}
+    filters = query.given()
+    rows = ask.control.find_audit(words=filters.pop("q", None), **filters)
+    items = [Entry(**change_record(row)) for row in rows]
+    return Page(items=items, next=rows[-1]["id"] if len(rows) == query.limit else None)
 
 
-@routes.get("/events", Page[Event])
-def list_events(ask: Asked, before: Before = None, limit: Limit = 100) -> Any:
+def list_events(ask: Ask, query: PageQuery) -> Page[Event]:
     """What was recorded about runs beside their own history, newest first."""
-    found = ask.control.events(before=before, limit=limit)
-    return {"items": found, "next": found[-1]["id"] if len(found) == limit else None}
+    rows = ask.control.events(**query.given())
+    items = [Event(**row) for row in rows]
+    return Page(items=items, next=rows[-1]["id"] if len(rows) == query.limit else None)
 
 
-@routes.get("/dead", Dead)
-def list_dead(ask: Asked) -> Any:
+def list_dead(ask: Ask) -> Dead:
     """Dead runs, those of one job and one error together."""
-    return ask.control.dead_groups()
+    return msgspec.convert(ask.control.dead_groups(), Dead)
 
 
-@routes.get("/dead/{group}", Page[DeadRun])
-def list_dead_runs(
-    ask: Asked,
-    group: Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="One of GET /dead.")],
-    before: Before = None,
-    limit: Limit = 50,
-) -> Any:
+def list_dead_runs(ask: Ask, group: GroupId, query: Page50Query) -> Page[DeadRun]:
     """Dead runs of one group, newest first. A page may be short while there is a next one."""
-    found, following = ask.control.dead_runs(group, before=before, limit=limit)
-    return {"items": found, "next": following}
+    rows, following = ask.control.dead_runs(group, **query.given())
+    return Page(items=[DeadRun(**row) for row in rows], next=following)

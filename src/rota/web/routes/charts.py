@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Annotated, Any
+from datetime import timedelta
+from typing import Annotated
 
-from fastapi import Query
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from rota.flow.charts import BUCKETS, DURATIONS
-from rota.model.duration import parse_instant
-from rota.web.routes.overview import Moment
-from rota.web.routing import Asked, Routes
-from rota.web.shapes import PathName, State, Telling
+from rota.web.models import Instant, Moment, PathName, RequestModel, ResponseModel, State
+from rota.web.routes.overview import instant
+from rota.web.routing import Ask
 
-routes = Routes("overview")
-
-Buckets = Annotated[int, Query(ge=1, le=BUCKETS, description="How many parts the time has.")]
+Buckets = Annotated[int, Meta(ge=1, le=BUCKETS, description="How many parts the time has.")]
 
 
-class Lag(Telling):
+class ActivityQuery(RequestModel):
+    minutes: Annotated[int, Meta(ge=1, le=31 * 24 * 60)] = 60
+    buckets: Buckets = 60
+
+
+class DensityQuery(RequestModel):
+    since: Moment | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
+    buckets: Buckets = 120
+
+
+class DurationsQuery(RequestModel):
+    limit: Annotated[int, Meta(ge=1, le=DURATIONS)] = 200
+
+
+class Lag(ResponseModel):
     """Seconds from an occurrence to its run, over the `of` newest runs of schedules."""
 
     of: int
@@ -27,7 +40,7 @@ class Lag(Telling):
     longest: float | None
 
 
-class Slots(Telling):
+class Slots(ResponseModel):
     """Of the workers that are alive."""
 
     workers: int
@@ -36,18 +49,18 @@ class Slots(Telling):
     stuck: int
 
 
-class Activity(Telling):
+class Activity(ResponseModel):
     """`ended` has a count for each bucket of `seconds`, by state: exact, all that ended."""
 
-    now_at: datetime
-    since_at: datetime
+    now_at: Instant
+    since_at: Instant
     seconds: float
     ended: dict[str, list[int]]
     fire_lag: Lag
     slots: Slots
 
 
-class Cell(Telling):
+class Cell(ResponseModel):
     """`at` is the number of the bucket, `seconds` what its runs took together."""
 
     at: int
@@ -57,32 +70,32 @@ class Cell(Telling):
     seconds: float
 
 
-class JobCells(Telling):
+class JobCells(ResponseModel):
     job: str
     cells: list[Cell]
 
 
-class Density(Telling):
+class Density(ResponseModel):
     """`more`: there are more cells than are told."""
 
-    since_at: datetime
+    since_at: Instant
     seconds: float
     jobs: list[JobCells]
     more: bool
 
 
-class Duration(Telling):
+class Duration(ResponseModel):
     id: str
     state: State
-    occurrence: datetime | None
-    due_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
+    occurrence: Instant | None
+    due_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
     attempt: int
     seconds: float | None
 
 
-class Durations(Telling):
+class Durations(ResponseModel):
     """`p50` and `p95` are of those that succeeded, in seconds."""
 
     runs: list[Duration]
@@ -90,29 +103,21 @@ class Durations(Telling):
     p95: float | None
 
 
-@routes.get("/activity", Activity)
-def activity(
-    ask: Asked,
-    minutes: Annotated[int, Query(ge=1, le=31 * 24 * 60)] = 60,
-    buckets: Buckets = 60,
-) -> Any:
+def activity(ask: Ask, query: ActivityQuery) -> Activity:
     """How many runs ended when, how late fires are, and how many slots are in use."""
-    return ask.control.activity(timedelta(minutes=minutes), buckets=buckets)
+    chart = ask.control.activity(timedelta(minutes=query.minutes), buckets=query.buckets)
+    return msgspec.convert(chart, Activity)
 
 
-@routes.get("/timeline/density", Density)
-def density(ask: Asked, since: Moment = None, until: Moment = None, buckets: Buckets = 120) -> Any:
+def density(ask: Ask, query: DensityQuery) -> Density:
     """How many runs of each job ended in each part of a stretch of time: for stretches with more
     runs than a timeline can tell one by one. At most 31 days."""
     now = ask.control.now()
-    begin = now - timedelta(hours=1) if since is None else parse_instant(since, "since")
-    end = now if until is None else parse_instant(until, "until")
-    return ask.control.density(begin, end, buckets=buckets)
+    begin = instant(query.since, "since", now - timedelta(hours=1))
+    end = instant(query.until, "until", now)
+    return msgspec.convert(ask.control.density(begin, end, buckets=query.buckets), Density)
 
 
-@routes.get("/schedules/{schedule:name}/durations", Durations)
-def list_durations(
-    ask: Asked, schedule: PathName, limit: Annotated[int, Query(ge=1, le=DURATIONS)] = 200
-) -> Any:
+def list_durations(ask: Ask, schedule: PathName, query: DurationsQuery) -> Durations:
     """What its latest runs took, the newest first."""
-    return ask.control.durations(schedule, limit=limit)
+    return msgspec.convert(ask.control.durations(schedule, limit=query.limit), Durations)

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rota.web.routing import Asked, Routes
-from rota.web.shapes import Done, Telling, Why
-
-routes = Routes("installation")
+from rota.web.models import Done, ResponseModel, Why
+from rota.web.routing import Ask
 
 
-class Pruned(Telling):
+class Pruned(ResponseModel):
     deleted: int
 
 
-class Adopted(Telling):
+class Adopted(ResponseModel):
     resumed: int
 
 
-@routes.post("/dispatch/pause", Done)
-def pause_dispatch(ask: Asked, why: Why) -> Any:
+def pause_dispatch(ask: Ask, body: Why) -> Done:
     """Stop all claims in all processes; fires go on, running runs end."""
-    ask.control.pause_dispatch(why.reason)
-    return {"done": "dispatch is paused"}
+    ask.control.pause_dispatch(body.reason)
+    return Done(done="dispatch is paused")
 
 
-@routes.post("/dispatch/resume", Done)
-def resume_dispatch(ask: Asked) -> Any:
+def resume_dispatch(ask: Ask) -> Done:
     """Claim again, in all processes."""
     ask.control.resume_dispatch()
-    return {"done": "dispatch is on"}
+    return Done(done="dispatch is on")
 
 
-@routes.post("/prune", Pruned)
-def prune(ask: Asked) -> Any:
+def prune(ask: Ask) -> Pruned:
     """Delete what retention no longer keeps."""
-    return {"deleted": ask.control.prune()}
+    return Pruned(deleted=ask.control.prune())
 
 
-@routes.post("/adopt", Adopted)
-def adopt(ask: Asked) -> Any:
+def adopt(ask: Ask) -> Adopted:
     """Confirm that the store was moved here on purpose, and resume its schedules."""
-    return {"resumed": ask.control.adopt(ask.app.settings.cluster)}
+    return Adopted(resumed=ask.control.adopt(ask.app.settings.cluster))

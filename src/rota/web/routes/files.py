@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Path, Query
+from msgspec import Meta
 from starlette.responses import Response
 
 from rota.errors import Unknown
 from rota.model.limits import KEY_LENGTH
-from rota.web.routing import Answer, Asked, Routes
-from rota.web.shapes import Limit, Page, Telling
+from rota.web.models import END, Instant, Limit, Page, RequestModel, ResponseModel
+from rota.web.routing import Ask
 
-routes = Routes("files")
-
-FileId = Annotated[str, Path(pattern="^[0-9a-zA-Z_-]{1,64}$")]
+FileId = Annotated[str, Meta(pattern=f"^[0-9a-zA-Z_-]{{1,64}}{END}")]
 
 
-class KeptFile(Telling):
+class FilesQuery(RequestModel):
+    prefix: Annotated[str, Meta(max_length=KEY_LENGTH, description="Of their names.")] = ""
+    after: Annotated[
+        str,
+        Meta(pattern=f"^[0-9a-zA-Z_-]{{0,64}}{END}", description="`next` of the page before."),
+    ] = ""
+    limit: Limit = 100
+
+
+class KeptFile(ResponseModel):
     id: str
     name: str
     content_type: str
@@ -26,37 +32,18 @@ class KeptFile(Telling):
     sha256: str
     job: str | None
     run_id: str | None
-    created_at: datetime
-    until: datetime | None
+    created_at: Instant
+    until: Instant | None
 
 
-@routes.get("/files", Page[KeptFile])
-def list_files(
-    ask: Asked,
-    prefix: Annotated[str, Query(max_length=KEY_LENGTH, description="Of their names.")] = "",
-    after: Annotated[
-        str, Query(pattern="^[0-9a-zA-Z_-]{0,64}$", description="`next` of the page before.")
-    ] = "",
-    limit: Limit = 100,
-) -> Any:
+def list_files(ask: Ask, query: FilesQuery) -> Page[KeptFile]:
     """Files that are kept, the oldest first."""
-    found = ask.control.files(prefix, after=after, limit=limit)
-    return {"items": found, "next": found[-1]["id"] if len(found) == limit else None}
+    rows = ask.control.files(query.prefix, after=query.after, limit=query.limit)
+    items = [KeptFile(**row) for row in rows]
+    return Page(items=items, next=rows[-1]["id"] if len(rows) == query.limit else None)
 
 
-@routes.get(
-    "/files/{file}/content",
-    None,
-    responses={
-        200: {
-            "description": "What it holds, as bytes.",
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            },
-        }
-    },
-)
-def read_file(ask: Asked, file: FileId) -> Response:
+def read_file(ask: Ask, file: FileId) -> Response:
     """What a file holds. Always a download: a page that a job wrote is not shown as ours."""
     content = ask.control.file_content(file)
     return Response(
@@ -66,9 +53,7 @@ def read_file(ask: Asked, file: FileId) -> Response:
     )
 
 
-@routes.delete("/files/{file}", status_code=204)
-def delete_file(ask: Asked, file: FileId) -> Any:
+def delete_file(ask: Ask, file: FileId) -> None:
     """Delete a file."""
     if not ask.control.delete_file(file):
         raise Unknown(f"file {file!r} is not kept, or no longer")
-    return Answer(status=204)

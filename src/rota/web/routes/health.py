@@ -7,25 +7,22 @@ import time
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from starlette.responses import Response
 
 from rota.app import Rota
 from rota.errors import RotaError
 from rota.version import VERSION
-from rota.web.routing import Asked, Routes, to_response
-from rota.web.shapes import Telling
-
-routes = Routes("health", prefix="")
+from rota.web.models import ResponseModel
+from rota.web.routing import Answer, Ask
 
 STORE_SECONDS = 1.0
 
 
-class Alive(Telling):
+class Alive(ResponseModel):
     status: str
     version: str
 
 
-class Ready(Telling):
+class Ready(ResponseModel):
     """`parts` are the loops of this process: null where one works, else what keeps it."""
 
     status: str
@@ -33,11 +30,10 @@ class Ready(Telling):
     parts: dict[str, str | None]
 
 
-@routes.get("/healthz", Alive)
-async def healthz() -> Response:
+async def healthz(ask: Ask) -> Alive:
     """Whether the process answers. Asks nobody else."""
     # In the loop itself: the threads may all be waiting for the store.
-    return to_response({"status": "ok", "version": VERSION})
+    return Alive(status="ok", version=VERSION)
 
 
 class StoreLook:
@@ -57,22 +53,19 @@ class StoreLook:
             return self._said
 
 
-@routes.get(
-    "/readyz", Ready, responses={503: {"description": "The store is away, or a loop has ended."}}
-)
-async def readyz(ask: Asked) -> Response:
+async def readyz(ask: Ask) -> Answer[Ready]:
     """Whether the store answers and every loop works. 503 while the process stops."""
     state = ask.request.app.state
     if state.web.draining:
-        return to_response({"status": "stopping", "store": "ok", "parts": {}}, 503)
+        return Answer(body=Ready(status="stopping", store="ok", parts={}), status=503)
     store = await state.store_look.said(ask.app)
     parts = {
         name: None if error is None else "it fails; the log says why"
         for name, error in ask.app.health.items()
     }
-    good = store == "ok" and not any(parts.values())
-    body = {"status": "ok" if good else "failing", "store": store, "parts": parts}
-    return to_response(body, 200 if good else 503)
+    ready = store == "ok" and not any(parts.values())
+    body = Ready(status="ok" if ready else "failing", store=store, parts=parts)
+    return Answer(body=body, status=200 if ready else 503)
 
 
 def _ask(app: Rota) -> str:

@@ -6,54 +6,77 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
-from pydantic import Field
+from msgspec import UNSET, Meta, UnsetType
 
 from rota.flow.enqueue import Options
 from rota.flow.explain import in_words
 from rota.model.job import Job
 from rota.model.limits import CONCURRENCY, KEY_LENGTH, PRIORITY
 from rota.model.retry import MAX_ATTEMPTS
+from rota.model.run import Enqueued
 from rota.model.schedule import Schedule
-from rota.web.routes.nouns import JobOut, Made, tell_job, tell_schedule
-from rota.web.routing import Answer, Asked, Routes
-from rota.web.shapes import AfterName, Asking, Limit, Name, Page, PathName, Telling
+from rota.web.models import (
+    AfterName,
+    Instant,
+    JobOut,
+    Limit,
+    Made,
+    Moment,
+    Name,
+    Page,
+    PathName,
+    RequestModel,
+    ResponseModel,
+    Span,
+    job_fields,
+    schedule_fields,
+)
+from rota.web.routing import Answer, Ask
 
-routes = Routes("jobs")
-
-Key = Annotated[str | None, Field(min_length=1, max_length=KEY_LENGTH)]
-Span = Annotated[str | None, Field(max_length=64, examples=["10m"])]
+Key = Annotated[str, Meta(min_length=1, max_length=KEY_LENGTH)]
 
 
-class NewRun(Asking):
+class JobsQuery(RequestModel):
+    q: (
+        Annotated[str, Meta(max_length=128, description="What its name or description holds.")]
+        | UnsetType
+    ) = UNSET
+    queue: Name | UnsetType = UNSET
+    executor: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
+    status: Literal["enabled", "disabled", "broken", "retired"] | UnsetType = UNSET
+    after: AfterName = ""
+    limit: Limit = 100
+
+
+class NewRun(RequestModel):
     """`delay` or `at`, not both. `key`: a second request with it makes no second run."""
 
-    args: dict[str, Any] = Field(default_factory=dict, examples=[{"to": "a@example.org"}])
-    delay: Span = None
-    at: Annotated[str | None, Field(max_length=64, examples=["2026-03-01T12:00:00Z"])] = None
-    key: Key = None
-    key_ttl: Span = None
-    priority: Annotated[int | None, Field(ge=-PRIORITY, le=PRIORITY)] = None
-    queue: Annotated[str | None, Field(max_length=128)] = None
-    concurrency_key: Key = None
-    concurrency_limit: Annotated[int | None, Field(ge=1, le=CONCURRENCY)] = None
-    max_attempts: Annotated[int | None, Field(ge=1, le=MAX_ATTEMPTS)] = None
-    timeout: Span = None
-    correlation_id: Key = None
+    args: Annotated[dict[str, Any], Meta(examples=[{"to": "a@example.org"}])] | UnsetType = UNSET
+    delay: Span | None = None
+    at: Moment | None = None
+    key: Key | None = None
+    key_ttl: Span | None = None
+    priority: Annotated[int, Meta(ge=-PRIORITY, le=PRIORITY)] | None = None
+    queue: Annotated[str, Meta(max_length=128)] | None = None
+    concurrency_key: Key | None = None
+    concurrency_limit: Annotated[int, Meta(ge=1, le=CONCURRENCY)] | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] | None = None
+    timeout: Span | None = None
+    correlation_id: Key | None = None
 
 
-class Trigger(Asking):
+class Trigger(RequestModel):
     """`force` runs it beside one that runs already."""
 
     args: dict[str, Any] | None = None
     force: bool = False
 
 
-class JobSchedule(Telling):
+class JobSchedule(ResponseModel):
     name: str
     words: str
     status: str
-    next_fire_at: datetime | None
+    next_fire_at: Instant | None
 
 
 class JobRow(JobOut):
@@ -63,66 +86,47 @@ class JobRow(JobOut):
     schedules: list[JobSchedule]
 
 
-@routes.get("/jobs", Page[JobRow])
-def list_jobs(
-    ask: Asked,
-    q: Annotated[
-        str | None, Query(max_length=128, description="What its name or description holds.")
-    ] = None,
-    queue: Name | None = None,
-    executor: Annotated[str | None, Query(max_length=64)] = None,
-    status: Literal["enabled", "disabled", "broken", "retired"] | None = None,
-    after: AfterName = "",
-    limit: Limit = 100,
-) -> Any:
+def list_jobs(ask: Ask, query: JobsQuery) -> Page[JobRow]:
     """Every job that some process registered, by name. Those whose files are gone are listed
     with `status=retired` alone."""
-    found = ask.control.find_jobs(
-        words=q, queue=queue, executor=executor, status=status, after=after, limit=limit
-    )
-    schedules = ask.control.schedules_of(found)
-    good = ask.control.good_since(found)
-    items = [_row(job, good[job.name], *schedules.get(job.name, (0, []))) for job in found]
-    return {"items": items, "next": found[-1].name if len(found) == limit else None}
+    filters = query.given()
+    jobs = ask.control.find_jobs(words=filters.pop("q", None), **filters)
+    schedules = ask.control.schedules_of(jobs)
+    good = ask.control.good_since(jobs)
+    items = [_row(job, good[job.name], *schedules.get(job.name, (0, []))) for job in jobs]
+    return Page(items=items, next=jobs[-1].name if len(jobs) == query.limit else None)
 
 
-@routes.get("/jobs/{job:name}", JobOut)
-def get_job(ask: Asked, job: PathName) -> Any:
+def get_job(ask: Ask, job: PathName) -> JobOut:
     """One job with its policies and what arguments it takes."""
-    found = ask.control.job(job)
-    return tell_job(found, ask.control.good_since([found])[job])
+    stored = ask.control.job(job)
+    return JobOut(**job_fields(stored, ask.control.good_since([stored])[job]))
 
 
-@routes.post("/jobs/{job:name}/runs", Made, status_code=201)
-def enqueue(ask: Asked, job: PathName, new: NewRun) -> Any:
+def enqueue(ask: Ask, job: PathName, body: NewRun) -> Answer[Made]:
     """Enqueue a run."""
-    told = {name: value for name, value in new.model_dump().items() if value is not None}
-    args = told.pop("args")
-    made = ask.control.enqueue(job, args, Options(**told))
-    return _made(made)
+    options = body.given(nulls=False)
+    return made(ask.control.enqueue(job, options.pop("args", {}), Options(**options)))
 
 
-@routes.post("/jobs/{job:name}/trigger", Made, status_code=201)
-def trigger_job(ask: Asked, job: PathName, trigger: Trigger) -> Any:
+def trigger_job(ask: Ask, job: PathName, body: Trigger) -> Answer[Made]:
     """Run a job now, as if a schedule had fired."""
-    return _made(ask.control.trigger_job(job, trigger.args, force=trigger.force))
+    return made(ask.control.trigger_job(job, body.args, force=body.force))
 
 
-def _row(
-    job: Job, good_at: datetime | None, count: int, schedules: Sequence[Schedule]
-) -> dict[str, Any]:
+def made(run: Enqueued) -> Answer[Made]:
+    headers = {"Location": f"/api/v1/runs/{run.id}"}
+    return Answer(body=Made(id=run.id, created=run.created), headers=headers)
+
+
+def _row(job: Job, good_at: datetime | None, count: int, schedules: Sequence[Schedule]) -> JobRow:
     some = [
-        {
-            "name": one["name"],
-            "words": in_words(schedule),
-            "status": one["status"],
-            "next_fire_at": one["next_fire_at"],
-        }
-        for schedule, one in ((schedule, tell_schedule(schedule)) for schedule in schedules)
+        JobSchedule(
+            name=schedule.name,
+            words=in_words(schedule),
+            status=schedule.status,
+            next_fire_at=schedule_fields(schedule)["next_fire_at"],
+        )
+        for schedule in schedules
     ]
-    return {**tell_job(job, good_at), "schedule_count": count, "schedules": some}
-
-
-def _made(made: Any) -> Answer:
-    body = {"id": made.id, "created": made.created}
-    return Answer(body=body, status=201, headers={"Location": f"/api/v1/runs/{made.id}"})
+    return JobRow(**job_fields(job, good_at), schedule_count=count, schedules=some)

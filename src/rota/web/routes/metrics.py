@@ -1,25 +1,13 @@
-"""Metrics for Prometheus, as `rota.web.metrics` tells them."""
+"""Metrics for Prometheus, as `rota.web.metrics` writes them."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
-from rota.web.routing import Asked, Routes
-
-routes = Routes("health", prefix="")
+from rota.web.routing import Ask
 
 
-@routes.get(
-    "/metrics",
-    None,
-    responses={
-        200: {
-            "description": "Metrics for Prometheus.",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
-        }
-    },
-)
-def metrics(ask: Asked) -> Response:
+def metrics(ask: Ask) -> Response:
     """Metrics as text, for Prometheus."""
     body, media_type = ask.request.app.state.metrics.page()
     return Response(body, media_type=media_type)

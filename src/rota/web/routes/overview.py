@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from fastapi import Query
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from rota.model.duration import parse_instant
-from rota.web.routing import Asked, Routes
-from rota.web.shapes import State, Telling
+from rota.web.models import Instant, Moment, RequestModel, ResponseModel, State
+from rota.web.routing import Ask
 
-routes = Routes("overview")
-
-Moment = Annotated[
-    str | None,
-    Query(max_length=64, examples=["2026-03-01T12:00:00Z"], description="An instant."),
-]
 USUAL = timedelta(hours=1)
 
 
-class ProblemNow(Telling):
+class TimelineQuery(RequestModel):
+    since: Moment | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
+
+
+class ProblemNow(ResponseModel):
     """`noun` and `name` say what it is about; `since` when it began, where that is known."""
 
     kind: Literal["dispatch", "workers", "broken", "stuck", "late", "waiting", "dead", "paused"]
@@ -28,15 +28,15 @@ class ProblemNow(Telling):
     noun: str
     name: str | None
     message: str
-    since: datetime | None
+    since: Instant | None
 
 
-class Overview(Telling):
+class Overview(ResponseModel):
     """`runs` that have not ended, by state, and those that ended since `since_at`. Nothing is
     counted further than `counted_to`."""
 
-    now_at: datetime
-    since_at: datetime
+    now_at: Instant
+    since_at: Instant
     counted_to: int
     runs: dict[str, int]
     schedules: dict[str, int]
@@ -44,34 +44,34 @@ class Overview(Telling):
     problems: list[ProblemNow]
 
 
-class Brief(Telling):
+class Brief(ResponseModel):
     id: str
     job: str
     queue: str
     state: State
     schedule: str | None
     attempt: int
-    due_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
+    due_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
 
 
-class Coming(Telling):
+class Coming(ResponseModel):
     """`seconds` is what the last runs of the job took; null if none has succeeded. `goes_on`: the
     schedule fires again in this stretch, more often than is told."""
 
     schedule: str
     job: str
-    at: datetime
+    at: Instant
     seconds: float | None
     goes_on: bool
 
 
-class Timeline(Telling):
+class Timeline(ResponseModel):
     """`more_runs`: these are the latest of more than can be told. `more_across`: so many ended
     after this stretch that one which ran across its end may be missing."""
 
-    now_at: datetime
+    now_at: Instant
     runs: list[Brief]
     more_runs: bool
     more_across: bool
@@ -79,17 +79,19 @@ class Timeline(Telling):
     more_coming: bool
 
 
-@routes.get("/overview", Overview)
-def overview(ask: Asked) -> Any:
+def overview(ask: Ask) -> Overview:
     """Counts, switches, and what is wrong now, the worst first."""
-    return {**ask.control.counts(), "problems": ask.control.problems()}
+    return msgspec.convert({**ask.control.counts(), "problems": ask.control.problems()}, Overview)
 
 
-@routes.get("/timeline", Timeline)
-def timeline(ask: Asked, since: Moment = None, until: Moment = None) -> Any:
+def timeline(ask: Ask, query: TimelineQuery) -> Timeline:
     """Runs of a stretch of time, and what is to come in it. The hour before and after now if
     nothing is said; at most 31 days."""
     now = ask.control.now()
-    begin = now - USUAL if since is None else parse_instant(since, "since")
-    end = now + USUAL if until is None else parse_instant(until, "until")
-    return ask.control.timeline(begin, end)
+    begin = instant(query.since, "since", now - USUAL)
+    end = instant(query.until, "until", now + USUAL)
+    return msgspec.convert(ask.control.timeline(begin, end), Timeline)
+
+
+def instant(text: str | UnsetType, name: str, default: datetime) -> datetime:
+    return default if text is UNSET else parse_instant(text, name)

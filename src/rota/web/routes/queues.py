@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from rota.web.models import (
+    AfterName,
+    Done,
+    Instant,
+    Limit,
+    Page,
+    PathName,
+    RequestModel,
+    ResponseModel,
+    Why,
+)
+from rota.web.routing import Ask
 
-from rota.web.routing import Asked, Routes
-from rota.web.shapes import AfterName, Done, Limit, Page, PathName, Telling, Why
 
-routes = Routes("queues")
+class QueuesQuery(RequestModel):
+    after: AfterName = ""
+    limit: Limit = 100
 
 
-class Queue(Telling):
+class Queue(ResponseModel):
     """`depths`: how many runs it has in each state that has not ended; beyond 100,000 runs of a
     state, of all queues together, they are not counted (of those queued: in each queue), and
     `capped` names those states.
@@ -22,30 +32,28 @@ class Queue(Telling):
     paused: bool
     reason: str | None
     paused_by: str | None
-    paused_at: datetime | None
+    paused_at: Instant | None
     queued: int
-    oldest_at: datetime | None
+    oldest_at: Instant | None
     depths: dict[str, int]
     capped: list[str]
     ended_per_minute: float
 
 
-@routes.get("/queues", Page[Queue])
-def list_queues(ask: Asked, after: AfterName = "", limit: Limit = 100) -> Any:
+def list_queues(ask: Ask, query: QueuesQuery) -> Page[Queue]:
     """Queues by name, with how much waits in each and since when."""
-    found = ask.control.queue_work(after=after, limit=limit)
-    return {"items": found, "next": found[-1]["name"] if len(found) == limit else None}
+    rows = ask.control.queue_work(**query.given())
+    items = [Queue(**row) for row in rows]
+    return Page(items=items, next=rows[-1]["name"] if len(rows) == query.limit else None)
 
 
-@routes.post("/queues/{queue:name}/pause", Done)
-def pause_queue(ask: Asked, queue: PathName, why: Why) -> Any:
+def pause_queue(ask: Ask, queue: PathName, body: Why) -> Done:
     """Stop claims from a queue, in all processes."""
-    ask.control.pause_queue(queue, why.reason)
-    return {"done": f"queue {queue} is paused"}
+    ask.control.pause_queue(queue, body.reason)
+    return Done(done=f"queue {queue} is paused")
 
 
-@routes.post("/queues/{queue:name}/resume", Done)
-def resume_queue(ask: Asked, queue: PathName) -> Any:
+def resume_queue(ask: Ask, queue: PathName) -> Done:
     """Claim from a queue again."""
     ask.control.resume_queue(queue)
-    return {"done": f"queue {queue} is open"}
+    return Done(done=f"queue {queue} is open")

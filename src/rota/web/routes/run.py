@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Query
-from pydantic import Field
+from msgspec import UNSET, Meta, UnsetType
+from starlette.responses import Response
 
 from rota.model.limits import KEY_LENGTH, PAGE
 from rota.model.records import decoded
-from rota.web.routes.nouns import RunOut, tell_run
-from rota.web.routing import Answer, Ask, Asked, Routes
-from rota.web.shapes import WHOLE, Before, Limit, Page, Reason, RunId, Telling, Why
+from rota.model.run import Run
+from rota.web.models import (
+    WHOLE,
+    Before,
+    Instant,
+    Limit,
+    Page,
+    PageQuery,
+    RequestModel,
+    ResponseModel,
+    RunId,
+    RunOut,
+    Why,
+    WhyQuery,
+    run_fields,
+)
+from rota.web.routing import Ask
 from rota.web.streams import LogStream
-
-routes = Routes("runs")
 
 
 class Redo(Why):
     """`from_step` is a file's name or number, `latest` takes the files as they are now."""
 
-    from_step: Annotated[str | None, Field(max_length=KEY_LENGTH)] = None
+    from_step: Annotated[str, Meta(max_length=KEY_LENGTH)] | None = None
     latest: bool = False
+
+
+class LogQuery(RequestModel):
+    after: (
+        Annotated[int, Meta(ge=0, le=WHOLE, description="Lines after this id, in their order.")]
+        | UnsetType
+    ) = UNSET
+    before: Before | UnsetType = UNSET
+    limit: Limit = 200
+
+
+class FollowQuery(RequestModel):
+    after: Annotated[int, Meta(ge=0, le=WHOLE)] = 0
+    tail: Annotated[int, Meta(ge=0, le=PAGE)] = 0
 
 
 class Redone(RunOut):
@@ -31,24 +56,24 @@ class Redone(RunOut):
     notes: list[str]
 
 
-class Attempt(Telling):
+class Attempt(ResponseModel):
     number: int
     worker_id: str | None
-    started_at: datetime | None
-    finished_at: datetime | None
+    started_at: Instant | None
+    finished_at: Instant | None
     outcome: str | None
     error: str | None
 
 
-class Step(Telling):
+class Step(ResponseModel):
     """`result` has the first rows of a final SELECT; `hash` names the text that was run."""
 
     attempt: int
     number: int
     name: str
     hash: str | None
-    started_at: datetime | None
-    finished_at: datetime | None
+    started_at: Instant | None
+    finished_at: Instant | None
     status: str
     rows: int | None
     result: Any
@@ -56,7 +81,7 @@ class Step(Telling):
     note: str | None
 
 
-class Script(Telling):
+class Script(ResponseModel):
     """The text before its variables were filled in, and their names."""
 
     number: int
@@ -65,17 +90,17 @@ class Script(Telling):
     names: list[str]
 
 
-class LogLine(Telling):
+class LogLine(ResponseModel):
     id: int
     attempt: int
-    at: datetime
+    at: Instant
     level: str
     text: str
 
 
-class Event(Telling):
+class Event(ResponseModel):
     id: int
-    at: datetime
+    at: Instant
     kind: str
     run_id: str | None
     name: str | None
@@ -83,112 +108,82 @@ class Event(Telling):
     detail: str | None
 
 
-@routes.get("/runs/{run:run}", RunOut)
-def get_run(ask: Asked, run: RunId) -> Any:
+def get_run(ask: Ask, run: RunId) -> RunOut:
     """One run, with its arguments, progress and result."""
-    return _told(ask, ask.control.run(run))
+    return _out(ask, ask.control.run(run))
 
 
-@routes.delete("/runs/{run:run}", status_code=204)
-def delete_run(ask: Asked, run: RunId, reason: Annotated[Reason, Query()] = None) -> Any:
+def delete_run(ask: Ask, run: RunId, query: WhyQuery) -> None:
     """Delete a run with its attempts and logs; 409 while it is running."""
-    ask.control.delete(run, reason)
-    return Answer(status=204)
+    ask.control.delete(run, **query.given())
 
 
-@routes.post("/runs/{run:run}/cancel", RunOut)
-def cancel_run(ask: Asked, run: RunId, why: Why) -> Any:
+def cancel_run(ask: Ask, run: RunId, body: Why) -> RunOut:
     """End a run that has not started; ask for the end of one that is running."""
-    return _told(ask, ask.control.cancel(run, why.reason))
+    return _out(ask, ask.control.cancel(run, body.reason))
 
 
-@routes.post("/runs/{run:run}/redo", Redone)
-def redo_run(ask: Asked, run: RunId, redo: Redo) -> Any:
+def redo_run(ask: Ask, run: RunId, body: Redo) -> Redone:
     """Start over a run that has ended."""
-    told = ask.control.redo(run, redo.reason, from_step=redo.from_step, latest=redo.latest)
-    return {**_told(ask, told), "notes": ask.control.redo_notes(run)}
+    redone = ask.control.redo(run, body.reason, from_step=body.from_step, latest=body.latest)
+    return Redone(**_fields(ask, redone), notes=ask.control.redo_notes(run))
 
 
-@routes.post("/runs/{run:run}/pause", RunOut)
-def pause_run(ask: Asked, run: RunId, why: Why) -> Any:
+def pause_run(ask: Ask, run: RunId, body: Why) -> RunOut:
     """Hold a run back; a running one is asked, and stops where it can."""
-    return _told(ask, ask.control.pause_run(run, why.reason))
+    return _out(ask, ask.control.pause_run(run, body.reason))
 
 
-@routes.post("/runs/{run:run}/resume", RunOut)
-def resume_run(ask: Asked, run: RunId, why: Why) -> Any:
+def resume_run(ask: Ask, run: RunId, body: Why) -> RunOut:
     """Let a paused run go on."""
-    return _told(ask, ask.control.resume_run(run, why.reason))
+    return _out(ask, ask.control.resume_run(run, body.reason))
 
 
-@routes.get("/runs/{run:run}/attempts", list[Attempt])
-def list_attempts(ask: Asked, run: RunId) -> Any:
+def list_attempts(ask: Ask, run: RunId) -> list[Attempt]:
     """Its attempts that have ended, in their order."""
-    return ask.control.attempts(run)
+    return [Attempt(**row) for row in ask.control.attempts(run)]
 
 
-@routes.get("/runs/{run:run}/steps", list[Step])
-def list_steps(ask: Asked, run: RunId) -> Any:
+def list_steps(ask: Ask, run: RunId) -> list[Step]:
     """The steps of a SQL run, attempt by attempt."""
-    return [{**row, "result": decoded(row["result"])} for row in ask.control.steps(run)]
+    return [Step(**{**row, "result": decoded(row["result"])}) for row in ask.control.steps(run)]
 
 
-@routes.get("/runs/{run:run}/texts", list[Script])
-def list_texts(ask: Asked, run: RunId) -> Any:
+def list_texts(ask: Ask, run: RunId) -> list[Script]:
     """The SQL files of a run as it began, with the names of their variables."""
-    return ask.control.texts(run)
+    return [Script(**row) for row in ask.control.texts(run)]
 
 
-@routes.get("/runs/{run:run}/logs", Page[LogLine])
-def list_logs(
-    ask: Asked,
-    run: RunId,
-    after: Annotated[
-        int | None, Query(ge=0, le=WHOLE, description="Lines after this id, in their order.")
-    ] = None,
-    before: Before = None,
-    limit: Limit = 200,
-) -> Any:
+def list_logs(ask: Ask, run: RunId, query: LogQuery) -> Page[LogLine]:
     """The last lines of its log; with `after` the following ones, with `before` earlier ones.
     `next` is the id to go on from."""
-    if after is not None:
-        found = ask.control.logs(run, after=after, limit=limit)
-        following = found[-1]["id"] if len(found) == limit else None
+    if query.after is not UNSET:
+        rows, last = ask.control.logs(run, after=query.after, limit=query.limit), -1
     else:
-        found = ask.control.log_tail(run, before=before, limit=limit)
-        following = found[0]["id"] if len(found) == limit else None
-    return {"items": found, "next": following}
+        before = None if query.before is UNSET else query.before
+        rows, last = ask.control.log_tail(run, before=before, limit=query.limit), 0
+    items = [LogLine(**row) for row in rows]
+    return Page(items=items, next=rows[last]["id"] if len(rows) == query.limit else None)
 
 
-@routes.get(
-    "/runs/{run:run}/logs/stream",
-    None,
-    responses={
-        200: {
-            "description": "Lines as server-sent events `log`, then `end` with the run's state.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        }
-    },
-)
-async def follow_logs(
-    ask: Asked,
-    run: RunId,
-    after: Annotated[int, Query(ge=0, le=WHOLE)] = 0,
-    tail: Annotated[int, Query(ge=0, le=PAGE)] = 0,
-) -> Any:
+async def follow_logs(ask: Ask, run: RunId, query: FollowQuery) -> Response:
     """Follow the log of a run until it ends: from its beginning, after a line, or the last `tail`
     lines. Goes on after `Last-Event-ID`."""
-    return await LogStream.open(ask, run, after=after, tail=tail)
+    return await LogStream.open(ask, run, after=query.after, tail=query.tail)
 
 
-@routes.get("/runs/{run:run}/events", Page[Event])
-def list_run_events(ask: Asked, run: RunId, before: Before = None, limit: Limit = 100) -> Any:
+def list_run_events(ask: Ask, run: RunId, query: PageQuery) -> Page[Event]:
     """What happened to it, newest first: it was made, began, each attempt, its end."""
     ask.control.run(run)
-    found = ask.control.events(run, before=before, limit=limit)
-    return {"items": found, "next": found[-1]["id"] if len(found) == limit else None}
+    rows = ask.control.events(run, **query.given())
+    items = [Event(**row) for row in rows]
+    return Page(items=items, next=rows[-1]["id"] if len(rows) == query.limit else None)
 
 
-def _told(ask: Ask, run: Any) -> dict[str, Any]:
+def _out(ask: Ask, run: Run) -> RunOut:
+    return RunOut(**_fields(ask, run))
+
+
+def _fields(ask: Ask, run: Run) -> dict[str, Any]:
     name = None if run.schedule_id is None else ask.control.schedule_name(run.schedule_id)
-    return tell_run(run, name)
+    return run_fields(run, name)

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Query
+from msgspec import UNSET, Meta, UnsetType
 
 from rota.errors import Invalid, Unknown
 from rota.model.limits import KEY_LENGTH, PAGE
 from rota.model.records import change_record
-from rota.web.routes.jobs import Trigger
-from rota.web.routes.nouns import Made, ScheduleOut
-from rota.web.routes.overview import Moment
-from rota.web.routes.schedules import ComingOut, Edit, answer, change
-from rota.web.routing import Answer, Asked, Routes
-from rota.web.shapes import Before, Limit, Page, PathName, Reason, Telling, Why
+from rota.web.models import (
+    Instant,
+    Limit,
+    Made,
+    Moment,
+    Page,
+    Page50Query,
+    PathName,
+    RequestModel,
+    ResponseModel,
+    ScheduleOut,
+    Why,
+    WhyQuery,
+)
+from rota.web.routes.jobs import Trigger, made
+from rota.web.routes.schedules import ComingOut, Edit, answer, change, coming_out
+from rota.web.routing import Answer, Ask
 
-routes = Routes("schedules")
 
-IfMatch = Annotated[
-    str,
-    Header(
-        max_length=KEY_LENGTH,
-        description="The ETag that was read, or * for whatever it is now.",
-        examples=['"9f2c41d07a3be85c"', "*"],
-    ),
-]
-CHANGED = {412: {"description": "Somebody else has changed it since it was read."}}
+class IfMatch(RequestModel, rename="kebab"):
+    if_match: Annotated[
+        str,
+        Meta(
+            max_length=KEY_LENGTH,
+            description="The ETag that was read, or * for whatever it is now.",
+            examples=['"9f2c41d07a3be85c"', "*"],
+        ),
+    ]
 
 
 class Resume(Why):
@@ -36,7 +45,22 @@ class Resume(Why):
     catch_up: Literal["none", "one", "all"] | None = None
 
 
-class ExplanationOut(Telling):
+class ExplainQuery(RequestModel):
+    count: Annotated[int, Meta(ge=1, le=PAGE)] = 5
+
+
+class WhenQuery(RequestModel):
+    at: Moment | UnsetType = UNSET
+
+
+class OccurrencesQuery(RequestModel):
+    before: (
+        Annotated[str, Meta(max_length=64, description="`next` of the page before.")] | UnsetType
+    ) = UNSET
+    limit: Limit = 50
+
+
+class ExplanationOut(ResponseModel):
     """`reasons` is empty when nothing keeps the schedule and its runs from going on."""
 
     schedule: str
@@ -45,26 +69,26 @@ class ExplanationOut(Telling):
     reasons: list[str]
 
 
-class WhyOut(Telling):
+class WhyOut(ResponseModel):
     told: str
 
 
-class Occurrence(Telling):
+class Occurrence(ResponseModel):
     schedule_id: int
-    occurrence: datetime
-    last_occurrence: datetime
+    occurrence: Instant
+    last_occurrence: Instant
     count: int | None
     outcome: str
     reason: str | None
     run_id: str | None
-    recorded_at: datetime
+    recorded_at: Instant
 
 
-class Change(Telling):
+class Change(ResponseModel):
     id: int
     schedule_id: int
     name: str
-    at: datetime
+    at: Instant
     by: str | None
     action: str
     reason: str | None
@@ -72,100 +96,77 @@ class Change(Telling):
     after: Any
 
 
-@routes.get("/schedules/{schedule:name}", ScheduleOut)
-def get_schedule(ask: Asked, schedule: PathName) -> Any:
+def get_schedule(ask: Ask, schedule: PathName) -> Answer[ScheduleOut]:
     """One schedule. Its ETag is its version: who edits it sends that back."""
     return answer(ask.control.schedule(schedule))
 
 
-@routes.patch(
-    "/schedules/{schedule:name}",
-    ScheduleOut,
-    responses=CHANGED,
-)
-def edit_schedule(ask: Asked, schedule: PathName, edit: Edit, if_match: IfMatch) -> Any:
+def edit_schedule(
+    ask: Ask, schedule: PathName, headers: IfMatch, body: Edit
+) -> Answer[ScheduleOut]:
     """Change what is named. Runs that are made already are not touched; the next time is found
     anew only if the timing changes."""
-    version = None if if_match.strip() == "*" else if_match.strip().removeprefix("W/").strip('"')
+    tag = headers.if_match.strip()
+    version = None if tag == "*" else tag.removeprefix("W/").strip('"')
     before = ask.control.schedule(schedule)
-    wanted = change(ask, before, edit.model_dump(exclude_unset=True))
+    changed = change(ask, before, body.given())
     try:
-        return answer(ask.control.put_schedule(wanted, version=version or before.version))
+        return answer(ask.control.put_schedule(changed, version=version or before.version))
     except Unknown as fault:
         ask.control.schedule(schedule)  # it may have gone; else it is the job that is not there
         raise Invalid(str(fault)) from None
 
 
-@routes.delete("/schedules/{schedule:name}", status_code=204)
-def drop_schedule(ask: Asked, schedule: PathName, reason: Annotated[Reason, Query()] = None) -> Any:
+def drop_schedule(ask: Ask, schedule: PathName, query: WhyQuery) -> None:
     """Remove a schedule; its history and the runs it made stay."""
-    ask.control.drop(schedule, reason)
-    return Answer(status=204)
+    ask.control.drop(schedule, **query.given())
 
 
-@routes.post("/schedules/{schedule:name}/pause", ScheduleOut)
-def pause_schedule(ask: Asked, schedule: PathName, why: Why) -> Any:
+def pause_schedule(ask: Ask, schedule: PathName, body: Why) -> Answer[ScheduleOut]:
     """Stop its fires; runs already made go on."""
-    return answer(ask.control.pause(schedule, why.reason))
+    return answer(ask.control.pause(schedule, body.reason))
 
 
-@routes.post("/schedules/{schedule:name}/resume", ScheduleOut)
-def resume_schedule(ask: Asked, schedule: PathName, resume: Resume) -> Any:
+def resume_schedule(ask: Ask, schedule: PathName, body: Resume) -> Answer[ScheduleOut]:
     """Fire again from now on."""
-    return answer(ask.control.resume(schedule, resume.reason, catch_up=resume.catch_up))
+    return answer(ask.control.resume(schedule, body.reason, catch_up=body.catch_up))
 
 
-@routes.post("/schedules/{schedule:name}/trigger", Made, status_code=201)
-def trigger_schedule(ask: Asked, schedule: PathName, trigger: Trigger) -> Any:
+def trigger_schedule(ask: Ask, schedule: PathName, body: Trigger) -> Answer[Made]:
     """Make a run now; the next time stays as it is."""
     ask.control.schedule(schedule)  # a job of that name is another thing
-    made = ask.control.trigger(schedule, trigger.args, force=trigger.force)
-    headers = {"Location": f"/api/v1/runs/{made.id}"}
-    return Answer(body={"id": made.id, "created": made.created}, status=201, headers=headers)
+    return made(ask.control.trigger(schedule, body.args, force=body.force))
 
 
-@routes.get("/schedules/{schedule:name}/explain", ExplanationOut)
-def explain_schedule(
-    ask: Asked, schedule: PathName, count: Annotated[int, Query(ge=1, le=PAGE)] = 5
-) -> Any:
+def explain_schedule(ask: Ask, schedule: PathName, query: ExplainQuery) -> ExplanationOut:
     """The schedule in words, its next times, and what keeps it from running now."""
-    told = ask.control.explain(schedule, count=count)
-    return {
-        "schedule": told.schedule.name,
-        "words": told.words,
-        "coming": [{"at": one.at, "note": one.note} for one in told.coming],
-        "reasons": told.reasons,
-    }
+    explanation = ask.control.explain(schedule, count=query.count)
+    return ExplanationOut(
+        schedule=explanation.schedule.name,
+        words=explanation.words,
+        coming=coming_out(explanation.coming),
+        reasons=explanation.reasons,
+    )
 
 
-@routes.get("/schedules/{schedule:name}/why", WhyOut)
-def why_schedule(ask: Asked, schedule: PathName, at: Moment = None) -> Any:
+def why_schedule(ask: Ask, schedule: PathName, query: WhenQuery) -> WhyOut:
     """What became of the occurrence at an instant; now if none is named."""
-    moment = ask.control.now() if at is None else at
+    moment = ask.control.now() if query.at is UNSET else query.at
     try:
-        return {"told": ask.control.why(schedule, moment)}
+        return WhyOut(told=ask.control.why(schedule, moment))
     except OverflowError:
-        raise Invalid(f"at {at!r} is too far away") from None
+        raise Invalid(f"at {query.at!r} is too far away") from None
 
 
-@routes.get("/schedules/{schedule:name}/occurrences", Page[Occurrence])
-def list_occurrences(
-    ask: Asked,
-    schedule: PathName,
-    before: Annotated[
-        str | None, Query(max_length=64, description="`next` of the page before.")
-    ] = None,
-    limit: Limit = 50,
-) -> Any:
+def list_occurrences(ask: Ask, schedule: PathName, query: OccurrencesQuery) -> Page[Occurrence]:
     """What became of every instant that was due, newest first."""
-    found = ask.control.occurrences(schedule, before=before, limit=limit)
-    last = found[-1]["occurrence"].isoformat() if len(found) == limit else None
-    return {"items": found, "next": last}
+    rows = ask.control.occurrences(schedule, **query.given())
+    last = rows[-1]["occurrence"].isoformat() if len(rows) == query.limit else None
+    return Page(items=[Occurrence(**row) for row in rows], next=last)
 
 
-@routes.get("/schedules/{schedule:name}/changes", Page[Change])
-def list_changes(ask: Asked, schedule: PathName, before: Before = None, limit: Limit = 50) -> Any:
+def list_changes(ask: Ask, schedule: PathName, query: Page50Query) -> Page[Change]:
     """Who changed it, when and why, newest first."""
-    found = ask.control.changes(schedule, before=before, limit=limit)
-    items = [change_record(row) for row in found]
-    return {"items": items, "next": found[-1]["id"] if len(found) == limit else None}
+    rows = ask.control.changes(schedule, **query.given())
+    items = [Change(**change_record(row)) for row in rows]
+    return Page(items=items, next=rows[-1]["id"] if len(rows) == query.limit else None)

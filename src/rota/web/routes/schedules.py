@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
-from pydantic import Field
+from msgspec import UNSET, Meta, UnsetType
 
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
-from rota.flow.explain import coming, in_words
+from rota.flow.explain import Coming, coming, in_words
 from rota.flow.look import OUTCOMES
 from rota.model.limits import KEY_LENGTH, PRIORITY
 from rota.model.options import (
@@ -25,89 +24,118 @@ from rota.model.options import (
 )
 from rota.model.retry import MAX_ATTEMPTS, Retry
 from rota.model.schedule import CATCH_UP_LIMIT, QUEUE_MAX, Schedule
-from rota.web.routes.nouns import ScheduleOut, tell_schedule
-from rota.web.routing import Answer, Ask, Asked, Routes
-from rota.web.shapes import Asking, BodyName, Limit, Name, Page, State, Telling
+from rota.web.models import (
+    Instant,
+    Limit,
+    Maybe,
+    Moment,
+    Name,
+    Page,
+    RequestModel,
+    ResponseModel,
+    ScheduleOut,
+    Span,
+    State,
+    schedule_fields,
+)
+from rota.web.routing import Answer, Ask
 
-routes = Routes("schedules")
-
-Text = Annotated[str | None, Field(max_length=KEY_LENGTH)]
-Span = Annotated[str | None, Field(max_length=64, examples=["5m"])]
-Moment = Annotated[str | None, Field(max_length=64, examples=["2026-03-01T12:00:00Z"])]
+Text = Annotated[str, Meta(max_length=KEY_LENGTH)]
+Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
 PREVIEWED = 10
 NAME_LENGTH = 128
 
 
-class Retries(Asking):
-    """What is null is as the job has it."""
+class SchedulesQuery(RequestModel):
+    q: (
+        Annotated[str, Meta(max_length=NAME_LENGTH, description="What its name or its job holds.")]
+        | UnsetType
+    ) = UNSET
+    job: Name | UnsetType = UNSET
+    status: Literal["ACTIVE", "PAUSED", "DISABLED", "FINISHED", "BROKEN"] | UnsetType = UNSET
+    sort: Annotated[
+        Literal["name", "next", "last"],
+        Meta(description="By name, the next to fire first, or the last fired first."),
+    ] = "name"
+    after: Annotated[str, Meta(max_length=KEY_LENGTH, description="`next` of the page before.")] = (
+        ""
+    )
+    recent: Annotated[
+        int, Meta(ge=0, le=OUTCOMES, description="How many of the last outcomes to tell.")
+    ] = 0
+    limit: Limit = 50
 
-    max_attempts: Annotated[int | None, Field(ge=1, le=MAX_ATTEMPTS)] = None
-    backoff: Text = None
-    delay: Span = None
-    max_delay: Span = None
-    retry_jitter: Span = None
 
-
-class RetryIn(Retries):
-    """The same options together; `jitter` is `retry_jitter`."""
-
-    jitter: Span = None
-
-
-class Timing(Asking):
+class Timing(RequestModel):
     """One of `cron`, `every` and `at`. What is null has its default."""
 
-    cron: Annotated[str | None, Field(max_length=KEY_LENGTH, examples=["0 3 * * *"])] = None
-    every: Span = None
-    at: Moment = None
-    timezone: Annotated[str | None, Field(max_length=64, examples=["Europe/Berlin"])] = None
-    dst: Literal["vixie", "literal", "skip_once"] | None = None
-    anchor: Literal["rate", "delay"] | None = None
-    first_run: Moment = None
-    starts_at: Moment = None
-    ends_at: Moment = None
+    cron: Maybe[Annotated[Text, Meta(examples=["0 3 * * *"])]] = UNSET
+    every: Maybe[Span] = UNSET
+    at: Maybe[Moment] = UNSET
+    timezone: Maybe[Annotated[str, Meta(max_length=64, examples=["Europe/Berlin"])]] = UNSET
+    dst: Maybe[Literal["vixie", "literal", "skip_once"]] = UNSET
+    anchor: Maybe[Literal["rate", "delay"]] = UNSET
+    first_run: Maybe[Moment] = UNSET
+    starts_at: Maybe[Moment] = UNSET
+    ends_at: Maybe[Moment] = UNSET
 
 
-class Edit(Retries, Timing):
-    """What is not named stays as it is."""
+class RetryIn(RequestModel):
+    """What is null is as the job has it. `jitter` is `retry_jitter`."""
 
-    job: Annotated[str | None, Field(max_length=128)] = None
-    overlap: Text = None
-    overlap_key: Text = None
-    queue_max: Annotated[int | None, Field(ge=0, le=QUEUE_MAX)] = None
-    on_error: Text = None
-    pause_after: Annotated[int | None, Field(ge=1, le=1_000)] = None
-    catch_up: Literal["one", "none", "all"] | None = None
-    catch_up_limit: Annotated[int | None, Field(ge=1, le=CATCH_UP_LIMIT)] = None
-    misfire_grace: Span = None
-    jitter: Span = None
-    spread: Span = None
-    args: dict[str, Any] | None = None
-    priority: Annotated[int | None, Field(ge=-PRIORITY, le=PRIORITY)] = None
-    retry: RetryIn | None = None
-    owner: Text = None
-    enabled: bool | None = None
+    max_attempts: Maybe[Attempts] = UNSET
+    backoff: Maybe[Text] = UNSET
+    delay: Maybe[Span] = UNSET
+    max_delay: Maybe[Span] = UNSET
+    retry_jitter: Maybe[Span] = UNSET
+    jitter: Maybe[Span] = UNSET
+
+
+class Edit(Timing):
+    """What is not named stays as it is. `retry` has the options of retries together."""
+
+    max_attempts: Maybe[Attempts] = UNSET
+    backoff: Maybe[Text] = UNSET
+    delay: Maybe[Span] = UNSET
+    max_delay: Maybe[Span] = UNSET
+    retry_jitter: Maybe[Span] = UNSET
+    job: Maybe[Annotated[str, Meta(max_length=128)]] = UNSET
+    overlap: Maybe[Text] = UNSET
+    overlap_key: Maybe[Text] = UNSET
+    queue_max: Maybe[Annotated[int, Meta(ge=0, le=QUEUE_MAX)]] = UNSET
+    on_error: Maybe[Text] = UNSET
+    pause_after: Maybe[Annotated[int, Meta(ge=1, le=1_000)]] = UNSET
+    catch_up: Maybe[Literal["one", "none", "all"]] = UNSET
+    catch_up_limit: Maybe[Annotated[int, Meta(ge=1, le=CATCH_UP_LIMIT)]] = UNSET
+    misfire_grace: Maybe[Span] = UNSET
+    jitter: Maybe[Span] = UNSET
+    spread: Maybe[Span] = UNSET
+    args: Maybe[dict[str, Any]] = UNSET
+    priority: Maybe[Annotated[int, Meta(ge=-PRIORITY, le=PRIORITY)]] = UNSET
+    retry: Maybe[RetryIn] = UNSET
+    owner: Maybe[Text] = UNSET
+    enabled: Maybe[bool] = UNSET
 
 
 class NewSchedule(Edit):
     """A schedule of a job that exists. SQL of its own: POST /sql, CREATE SCHEDULE … AS."""
 
-    name: BodyName = Field(examples=["nightly"])
-    job: BodyName = Field(examples=["rollup"])
+    name: Annotated[Name, Meta(examples=["nightly"])]
+    job: Annotated[Name, Meta(examples=["rollup"])]
 
 
-class Outcome(Telling):
+class Outcome(ResponseModel):
     """One occurrence, or a stretch of `count` of them; `state` is that of its run."""
 
-    occurrence: datetime
-    last_occurrence: datetime
+    occurrence: Instant
+    last_occurrence: Instant
     count: int | None
     outcome: str
     reason: str | None
     run_id: str | None
     state: State | None
-    started_at: datetime | None
-    finished_at: datetime | None
+    started_at: Instant | None
+    finished_at: Instant | None
 
 
 class ScheduleRow(ScheduleOut):
@@ -119,83 +147,62 @@ class ScheduleRow(ScheduleOut):
     recent: list[Outcome] | None
 
 
-class ComingOut(Telling):
-    at: datetime
+class ComingOut(ResponseModel):
+    at: Instant
     note: str | None
 
 
-class Next(Telling):
+class Next(ResponseModel):
     words: str
     coming: list[ComingOut]
 
 
-@routes.get("/schedules", Page[ScheduleRow])
-def list_schedules(
-    ask: Asked,
-    q: Annotated[
-        str | None, Query(max_length=NAME_LENGTH, description="What its name or its job holds.")
-    ] = None,
-    job: Name | None = None,
-    status: Literal["ACTIVE", "PAUSED", "DISABLED", "FINISHED", "BROKEN"] | None = None,
-    sort: Annotated[
-        Literal["name", "next", "last"],
-        Query(description="By name, the next to fire first, or the last fired first."),
-    ] = "name",
-    after: Annotated[
-        str, Query(max_length=KEY_LENGTH, description="`next` of the page before.")
-    ] = "",
-    recent: Annotated[
-        int, Query(ge=0, le=OUTCOMES, description="How many of the last outcomes to tell.")
-    ] = 0,
-    limit: Limit = 50,
-) -> Any:
+def list_schedules(ask: Ask, query: SchedulesQuery) -> Page[ScheduleRow]:
     """Schedules, by name if nothing is said."""
-    found, following = ask.control.find_schedules(
-        words=q, job=job, status=status, sort=sort, after=after, limit=limit
-    )
+    filters = query.given()
+    recent = filters.pop("recent")
+    schedules, following = ask.control.find_schedules(words=filters.pop("q", None), **filters)
     running = ask.control.running_by_schedule()
-    outcomes = ask.control.recent_outcomes(found, limit=recent) if recent else {}
+    outcomes = ask.control.recent_outcomes(schedules, limit=recent) if recent else {}
     items = [
-        {
-            **tell_schedule(one),
-            "words": in_words(one),
-            "running": running.get(one.id, 0),
-            "recent": outcomes.get(one.id, []) if recent else None,
-        }
-        for one in found
+        ScheduleRow(
+            **schedule_fields(schedule),
+            words=in_words(schedule),
+            running=running.get(schedule.id, 0),
+            recent=[Outcome(**row) for row in outcomes.get(schedule.id, [])] if recent else None,
+        )
+        for schedule in schedules
     ]
-    return {"items": items, "next": following}
+    return Page(items=items, next=following)
 
 
-@routes.post("/schedules", ScheduleOut, status_code=201)
-def create_schedule(ask: Asked, new: NewSchedule) -> Any:
+def create_schedule(ask: Ask, body: NewSchedule) -> Answer[ScheduleOut]:
     """Create a schedule; 409 if the name is taken."""
-    told = new.model_dump(exclude_none=True)
-    name, job = told.pop("name"), told.pop("job")
-    wanted = _make(ask, name, job, told)
+    options = body.given(nulls=False)
+    schedule = _make(ask, options.pop("name"), options.pop("job"), options)
     try:
-        saved = ask.control.put_schedule(wanted, new=True)
+        saved = ask.control.put_schedule(schedule, new=True)
     except Unknown as fault:  # its job: the schedule itself is what is to be made
         raise Invalid(str(fault)) from None
-    return answer(saved, status=201)
+    return answer(saved)
 
 
-@routes.post("/next", Next)
-def next_times(ask: Asked, timing: Timing) -> Any:
+def next_times(ask: Ask, body: Timing) -> Next:
     """What a timing means in words, and when it would fire; nothing is saved."""
     now = ask.control.now()
-    wanted = _make(ask, "next", "next", timing.model_dump(exclude_none=True))
-    wanted = replace(wanted, next_fire_at=wanted.first_fire(now))
-    times = list(coming(wanted, now, PREVIEWED))
-    return {
-        "words": in_words(wanted),
-        "coming": [{"at": one.at, "note": one.note} for one in times],
-    }
+    schedule = _make(ask, "next", "next", body.given(nulls=False))
+    schedule = replace(schedule, next_fire_at=schedule.first_fire(now))
+    times = coming(schedule, now, PREVIEWED)
+    return Next(words=in_words(schedule), coming=coming_out(times))
 
 
-def answer(schedule: Schedule, status: int = 200) -> Answer:
+def answer(schedule: Schedule) -> Answer[ScheduleOut]:
     headers = {"ETag": f'"{schedule.version}"'}
-    return Answer(body=tell_schedule(schedule), status=status, headers=headers)
+    return Answer(body=ScheduleOut(**schedule_fields(schedule)), headers=headers)
+
+
+def coming_out(times: Iterable[Coming]) -> list[ComingOut]:
+    return [ComingOut(at=time.at, note=time.note) for time in times]
 
 
 def _make(ask: Ask, name: str, job: str, told: dict[str, Any]) -> Schedule:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
-import anyio
-from anyio.to_thread import run_sync
-from pydantic import Field
-from starlette.responses import Response
+from msgspec import Meta
 
 from rota.errors import RotaError
 from rota.model.duration import format_duration
@@ -20,21 +16,19 @@ from rota.model.limits import SQL_AT_ONCE, STATEMENT_LENGTH
 from rota.model.result import Result
 from rota.model.roles import VIEWER
 from rota.sql.execute import Statements
-from rota.web.problems import Refused, busy
-from rota.web.routing import Ask, Asked, Routes
-from rota.web.shapes import Asking, Telling
-
-routes = Routes("sql")
+from rota.web.errors import Refused, busy
+from rota.web.models import RequestModel, ResponseModel
+from rota.web.routing import Ask
 
 MOST_STATEMENTS = 100
 
 
-class Sql(Asking):
+class Sql(RequestModel):
     """One statement or several, with semicolons between them."""
 
     sql: Annotated[
         str,
-        Field(
+        Meta(
             min_length=1,
             max_length=STATEMENT_LENGTH,
             examples=["SHOW SCHEDULES", "SELECT job_name, state FROM runs LIMIT 10"],
@@ -42,12 +36,12 @@ class Sql(Asking):
     ]
 
 
-class ColumnOut(Telling):
+class ColumnOut(ResponseModel):
     name: str
     type: str
 
 
-class ResultOut(Telling):
+class ResultOut(ResponseModel):
     """`more`: there were more rows than anybody may ask for at once."""
 
     columns: list[ColumnOut]
@@ -55,7 +49,7 @@ class ResultOut(Telling):
     more: bool
 
 
-class Results(Telling):
+class Results(ResponseModel):
     results: list[ResultOut]
 
 
@@ -79,23 +73,15 @@ class Places:
 _places = Places()
 
 
-@routes.post("/sql", Results)
-async def run_sql(ask: Asked, sql: Sql) -> Response:
+def run_sql(ask: Ask, body: Sql) -> Results:
     """Do what statements say, and answer with rows. Queries and SHOW are for viewers, changes are
     for operators, and to say which SQL runs, on which target and as whom is for admins."""
-    # In a thread beyond those of short requests.
-    limiter = anyio.CapacityLimiter(1)
-    return await run_sync(_take_place, ask, sql.sql, limiter=limiter, abandon_on_cancel=True)
-
-
-def _take_place(ask: Ask, text: str) -> Response:
-    """Here and not in the loop: a thread works on after its request was given up, and its place is
-    taken until it has ended."""
+    # A thread works on after its request was given up, and its place is taken until it has ended.
     with _places:
-        return _run(ask, text)
+        return _run(ask, body.sql)
 
 
-def _run(ask: Ask, text: str) -> Response:
+def _run(ask: Ask, text: str) -> Results:
     settings = ask.app.settings
     statements = Statements(
         ask.control,
@@ -112,8 +98,8 @@ def _run(ask: Ask, text: str) -> Response:
     results = []
     for number, statement in enumerate(parsed, start=1):
         with _numbered(number, len(parsed)):
-            results.append(_told(statements.execute(statement)))
-    return Response(json.dumps({"results": results}), media_type="application/json")
+            results.append(_out(statements.execute(statement)))
+    return Results(results=results)
 
 
 @contextmanager
@@ -137,16 +123,13 @@ def _those(count: int, where: str, became: str) -> str:
     return f"the one {where} was {became}" if count == 1 else f"the {count} {where} were {became}"
 
 
-def _told(result: Result) -> dict[str, Any]:
-    names = result.names
-    return {
-        "columns": [
-            {"name": name, "type": column.type}
-            for name, column in zip(names, result.columns, strict=True)
-        ],
-        "rows": [[_plain(value) for value in row] for row in result.rows],
-        "more": result.more,
-    }
+def _out(result: Result) -> ResultOut:
+    columns = zip(result.names, result.columns, strict=True)
+    return ResultOut(
+        columns=[ColumnOut(name=name, type=column.type) for name, column in columns],
+        rows=[[_plain(value) for value in row] for row in result.rows],
+        more=result.more,
+    )
 
 
 def _plain(value: Any) -> Any:

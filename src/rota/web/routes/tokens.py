@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query
-from pydantic import Field
+from msgspec import Meta
 
 from rota.model.token import Token
-from rota.web.routing import Answer, Asked, Routes
-from rota.web.shapes import Asking, BodyName, Limit, Page, Telling
-
-routes = Routes("tokens")
+from rota.web.models import END, Instant, Limit, Name, Page, RequestModel, ResponseModel
+from rota.web.routing import Ask
 
 Role = Literal["viewer", "operator", "admin"]
-TokenId = Annotated[str, Path(pattern="^[0-9a-f]{16}$")]
+TokenId = Annotated[str, Meta(pattern=f"^[0-9a-f]{{16}}{END}")]
 
 
-class NewToken(Asking):
+class TokensQuery(RequestModel):
+    after: Annotated[str, Meta(pattern=f"^[0-9a-f]{{0,16}}{END}")] = ""
+    limit: Limit = 100
+
+
+class NewToken(RequestModel):
     """`expires`: a duration from now, or an instant; never if it is null."""
 
-    name: BodyName = Field(examples=["ci"])
+    name: Annotated[Name, Meta(examples=["ci"])]
     role: Role
-    expires: Annotated[str | None, Field(max_length=64, examples=["90d"])] = None
+    expires: Annotated[str, Meta(max_length=64, examples=["90d"])] | None = None
 
 
-class TokenOut(Telling):
+class TokenOut(ResponseModel):
     id: str
     name: str
     role: Role
-    created_at: datetime
+    created_at: Instant
     created_by: str
-    expires_at: datetime | None
-    revoked_at: datetime | None
+    expires_at: Instant | None
+    revoked_at: Instant | None
     revoked_by: str | None
 
 
@@ -43,30 +44,23 @@ class MadeToken(TokenOut):
     token: str
 
 
-@routes.get("/tokens", Page[TokenOut])
-def list_tokens(
-    ask: Asked,
-    after: Annotated[str, Query(pattern="^[0-9a-f]{0,16}$")] = "",
-    limit: Limit = 100,
-) -> Any:
+def list_tokens(ask: Ask, query: TokensQuery) -> Page[TokenOut]:
     """Every token that was ever made, without its secret."""
-    found = ask.control.tokens(after=after, limit=limit)
-    items = [_told(one) for one in found]
-    return {"items": items, "next": found[-1].id if len(found) == limit else None}
+    tokens = ask.control.tokens(**query.given())
+    items = [TokenOut(**_fields(token)) for token in tokens]
+    return Page(items=items, next=tokens[-1].id if len(tokens) == query.limit else None)
 
 
-@routes.post("/tokens", MadeToken, status_code=201)
-def create_token(ask: Asked, new: NewToken) -> Any:
+def create_token(ask: Ask, body: NewToken) -> MadeToken:
     """Make a token. The answer is the only place where it can be read."""
-    made, text = ask.control.create_token(new.name, new.role, expires=new.expires)
-    return Answer(body={**_told(made), "token": text}, status=201)
+    made, text = ask.control.create_token(body.name, body.role, expires=body.expires)
+    return MadeToken(**_fields(made), token=text)
 
 
-@routes.delete("/tokens/{token}", TokenOut)
-def revoke_token(ask: Asked, token: TokenId) -> Any:
+def revoke_token(ask: Ask, token: TokenId) -> TokenOut:
     """Revoke a token at once and for good; its sessions end, too."""
-    return _told(ask.control.revoke_token(token))
+    return TokenOut(**_fields(ask.control.revoke_token(token)))
 
 
-def _told(token: Token) -> dict[str, Any]:
+def _fields(token: Token) -> dict[str, Any]:
     return {name: getattr(token, name) for name in Token.__dataclass_fields__}

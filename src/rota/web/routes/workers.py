@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Query
+from msgspec import Meta
 
 from rota.flow.charts import busy_slots
 from rota.flow.workers import is_alive, is_stopping
 from rota.model.limits import KEY_LENGTH
-from rota.web.routing import Asked, Routes
-from rota.web.shapes import Limit, Page, Telling
-
-routes = Routes("workers")
-
-# Names of locks are the user's own text, and ids begin with what a machine is called.
-After = Annotated[str, Query(max_length=KEY_LENGTH, description="`next` of the page before.")]
+from rota.web.models import Instant, Limit, Page, RequestModel, ResponseModel
+from rota.web.routing import Ask
 
 
-class Worker(Telling):
+class AfterQuery(RequestModel):
+    # Names of locks are the user's own text, and ids begin with what a machine is called.
+    after: Annotated[str, Meta(max_length=KEY_LENGTH, description="`next` of the page before.")] = (
+        ""
+    )
+    limit: Limit = 100
+
+
+class Worker(ResponseModel):
     """`alive`: seen within the last half minute; `stopping`: it takes no more runs, and has no
     `slots`. No `queues` means all. `running`: runs that it has, also those claimed ahead; `busy`:
     slots that they are in."""
@@ -36,38 +38,32 @@ class Worker(Telling):
     stuck: int
     running: int
     busy: int
-    started_at: datetime
-    seen_at: datetime
+    started_at: Instant
+    seen_at: Instant
     alive: bool
     stopping: bool
 
 
-class Lock(Telling):
+class Lock(ResponseModel):
     name: str
     owner: str | None
     token: int
-    until: datetime
+    until: Instant
 
 
-@routes.get("/workers", Page[Worker])
-def list_workers(ask: Asked, after: After = "", limit: Limit = 100) -> Any:
+def list_workers(ask: Ask, query: AfterQuery) -> Page[Worker]:
     """The processes that work, by id, with what they know and how much they do."""
     now = ask.control.now()
-    found = ask.control.workers(after=after, limit=limit)
+    rows = ask.control.workers(**query.given())
     items = [
-        {
-            **one,
-            "busy": busy_slots(one),
-            "alive": is_alive(one, now),
-            "stopping": is_stopping(one),
-        }
-        for one in found
+        Worker(**row, busy=busy_slots(row), alive=is_alive(row, now), stopping=is_stopping(row))
+        for row in rows
     ]
-    return {"items": items, "next": found[-1]["id"] if len(found) == limit else None}
+    return Page(items=items, next=rows[-1]["id"] if len(rows) == query.limit else None)
 
 
-@routes.get("/locks", Page[Lock])
-def list_locks(ask: Asked, after: After = "", limit: Limit = 100) -> Any:
+def list_locks(ask: Ask, query: AfterQuery) -> Page[Lock]:
     """The locks that somebody holds, by name."""
-    found = ask.control.locks(after=after, limit=limit)
-    return {"items": found, "next": found[-1]["name"] if len(found) == limit else None}
+    rows = ask.control.locks(**query.given())
+    items = [Lock(**row) for row in rows]
+    return Page(items=items, next=rows[-1]["name"] if len(rows) == query.limit else None)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
 
+from msgspec import UNSET
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -21,6 +20,8 @@ from rota.errors import (
     Unknown,
 )
 from rota.model.redact import redact_text
+from rota.web.codec import ascii_json
+from rota.web.models import Problem
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -34,21 +35,37 @@ _STATUS: tuple[tuple[type[RotaError], int, str], ...] = (
     (Unavailable, 503, "unavailable"),
     (StorageError, 503, "storage"),
 )
+# What Starlette itself refuses.
+_CODES = {404: "no-route", 405: "method"}
 RETRY_SECONDS = 1
+MOST_ERRORS = 20
 
 
 class Refused(HTTPException):
     """A request that is answered with a problem; `code` is the word for programs."""
 
     def __init__(
-        self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        errors: Sequence[dict[str, str]] = (),
     ) -> None:
         super().__init__(status, detail, dict(headers or {}))
-        self.code = code
+        self.code, self.errors = code, errors
 
 
 def busy(detail: str, seconds: int = RETRY_SECONDS) -> Refused:
     return Refused(503, "busy", detail, {"Retry-After": str(seconds)})
+
+
+def wrong(errors: Sequence[dict[str, str]]) -> Refused:
+    """Fields that do not fit the document: each with its place, never with its value."""
+    first = errors[0]
+    detail = f"{first['where']}: {first['message']}"
+    return Refused(422, "invalid", detail, errors=errors[:MOST_ERRORS])
 
 
 def problem(
@@ -56,21 +73,18 @@ def problem(
     code: str,
     detail: str,
     *,
-    errors: Sequence[Mapping[str, Any]] = (),
+    errors: Sequence[dict[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    told: dict[str, Any] = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "code": code,
-        "detail": redact_text(detail),
-    }
-    if errors:
-        told["errors"] = list(errors)
-    # In ASCII: a text that holds half of a character is told, too.
-    body = json.dumps(told).encode()
-    return Response(body, status, headers=headers, media_type=MEDIA_TYPE)
+    body = Problem(
+        type="about:blank",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        code=code,
+        detail=redact_text(detail),
+        errors=list(errors) or UNSET,
+    )
+    return Response(ascii_json(body), status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def of_error(fault: RotaError) -> Response:
@@ -82,24 +96,9 @@ def of_error(fault: RotaError) -> Response:
 
 
 def of_refusal(fault: HTTPException) -> Response:
-    """Also what the framework itself refuses: no such route, a method that is not offered."""
-    code = fault.code if isinstance(fault, Refused) else _CODES.get(fault.status_code, "refused")
-    return problem(fault.status_code, code, str(fault.detail), headers=fault.headers)
-
-
-def of_validation(errors: Sequence[Mapping[str, Any]]) -> Response:
-    """What does not fit the document: each with its place, never with the value itself."""
-    told = [
-        {"where": ".".join(str(part) for part in one["loc"]), "message": str(one["msg"])}
-        for one in errors[:MOST_ERRORS]
-    ]
-    first = told[0] if told else {"where": "request", "message": "does not fit"}
-    detail = f"{first['where']}: {first['message']}"
-    return problem(422, "invalid", detail, errors=told)
-
-
-MOST_ERRORS = 20
-_CODES = {
-    400: "malformed", 404: "no-route", 405: "method", 413: "too-large", 415: "media-type",
-    422: "invalid", 431: "too-large",
-}  # fmt: skip
+    if isinstance(fault, Refused):
+        code, errors = fault.code, fault.errors
+    else:
+        code, errors = _CODES.get(fault.status_code, "refused"), ()
+    detail, headers = str(fault.detail), fault.headers
+    return problem(fault.status_code, code, detail, errors=errors, headers=headers)
