@@ -1,4 +1,4 @@
-"""Write the commands into docs/cli.md, from the commands themselves.
+"""Write the commands into docs/cli.md, from the tables that they are read by.
 
     python scripts/cli_page.py
 
@@ -8,22 +8,18 @@ script would write.
 
 from __future__ import annotations
 
-import io
-import os
-import re
 from collections.abc import Iterable
-from contextlib import redirect_stdout
 from pathlib import Path
 
-from rota.cli.main import GROUPS, Command, main
+from rota.cli.commands import GROUPS, Command
+from rota.cli.options import Option
+from rota.cli.table import spelled, table_of, usage
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 BEGIN, END = "<!-- commands: written by scripts/cli_page.py -->\n", "<!-- end of commands -->\n"
 TITLES = {"Start": "Start and care", "Look": "Look", "Act": "Act"}
-REQUIRED = " Required."
-# Every command that asks a store has these; they are told once.
+# Every command that asks a store has these; they stand once, before the commands.
 COMMON = ("--json", "--database", "--config")
-_LINE = re.compile(r"  (?P<names>\S.*?): (?P<text>.*?)(?P<required> \[required\])?")
 
 
 def written(page: str) -> str:
@@ -41,40 +37,25 @@ def commands() -> str:
 
 
 def section(command: Command) -> str:
-    arguments = told(command.name)
+    options = table_of(command.function()).options
     lines = [f"### rota {command.name}\n", f"{command.help} {command.more}".strip() + "\n"]
-    lines += [f"```text\n{usage(command.name, arguments)}\n```\n"]
-    own = [row for row in arguments if not row[0].startswith(COMMON)]
+    lines += [f"```text\n{usage(command.name, options)}\n```\n"]
+    shown = [option for option in options if not option.hidden]
+    own = [option for option in shown if not set(option.names) & set(COMMON)]
     if own:
         lines.append("| option | meaning |\n|---|---|")
-        lines += [f"| `{_cell(names)}` | {_cell(text)} |" for names, text in own]
+        lines += [f"| `{_cell(spelled(option))}` | {_cell(_meaning(option))} |" for option in own]
         lines.append("")
-    lacks = [one for one in COMMON if not any(names.startswith(one) for names, _ in arguments)]
+    lacks = [name for name in COMMON if not any(name in option.names for option in shown)]
     if lacks:
-        lines.append(f"Without {_listed(f'`{one}`' for one in lacks)}: it asks no store.\n")
+        lines.append(f"Without {_listed(f'`{name}`' for name in lacks)}: it asks no store.\n")
     examples = "\n".join(command.examples)
     lines.append(f"```sh\n{examples}\n```\n")
     return "\n".join(lines)
 
 
-def usage(name: str, arguments: list[tuple[str, str]]) -> str:
-    """`rota show X [OPTIONS]`: what stands by its place, then the rest."""
-    words = ["rota", name]
-    for names, text in arguments:
-        if not names.startswith("-"):
-            words.append(names if text.endswith(REQUIRED) else f"[{names}]")
-    return " ".join([*words, "[OPTIONS]"])
-
-
-def told(name: str) -> list[tuple[str, str]]:
-    """Arguments and options of a command, as its own help says them."""
-    os.environ["COLUMNS"] = "5000"  # a line for each
-    answer = io.StringIO()
-    with redirect_stdout(answer):
-        assert main([name, "--help"]) == 0
-    found = [_LINE.fullmatch(line.rstrip()) for line in answer.getvalue().splitlines()]
-    return [(one["names"], one["text"] + (REQUIRED if one["required"] else ""))
-            for one in found if one]  # fmt: skip
+def _meaning(option: Option) -> str:
+    return f"{option.help} Required." if option.required else option.help
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import rota
 from rota.config import load_settings
 from rota.web.metrics import NAMES
 from tests.docs.story import Block, blocks
@@ -204,8 +205,6 @@ def check(words: list[str]) -> None:
      "curl http://127.0.0.1:7682/api/v1/nothing", "curl -d '{}' http://127.0.0.1:7682/api/v1/overview"],
 )  # fmt: skip
 def test_what_does_not_exist_is_found(line: str) -> None:
-    from cyclopts import CycloptsError
-
     (words,) = commands(line)
-    with pytest.raises((AssertionError, CycloptsError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, rota.Invalid, pytest.fail.Exception)):
         check(words)

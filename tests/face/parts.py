@@ -13,7 +13,8 @@ from typing import Any
 
 import rota
 from rota import testing
-from rota.cli.main import GROUPS, main
+from rota.cli.commands import GROUPS
+from rota.cli.main import main
 from rota.config import Settings
 from rota.executors.context import Lock
 from rota.executors.keeping import Storage

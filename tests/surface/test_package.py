@@ -46,10 +46,10 @@ LITTER = (
 )  # fmt: skip
 # The core and what it brings along. One more is a decision: CORE_BELOW is a promise.
 CORE = {
-    "anyio", "attrs", "cyclopts", "docstring-parser", "idna", "markdown-it-py",
-    "mdurl", "msgspec", "pygments", "rich", "rich-rst", "typing-extensions", "tzdata", "watchfiles",
+    "anyio", "idna", "markdown-it-py", "mdurl", "msgspec", "pygments", "rich", "typing-extensions",
+    "tzdata", "watchfiles",
 }  # fmt: skip
-CORE_BELOW, CORE_BYTES_BELOW = 15, 20_000_000
+CORE_BELOW, CORE_BYTES_BELOW = 11, 15_000_000
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from threading import Condition
 from typing import Annotated, Any
 
 from rota.app import Rota
-from rota.cli.options import HERE, Where
+from rota.cli.options import HERE, Option, Where
 from rota.cli.output import StatusLine, note, say_json, say_table
-from rota.cli.parameter import Parameter
 from rota.cli.store import actor, existing
 from rota.errors import Conflict, Unavailable
 from rota.flow.service import ServiceOptions
@@ -45,16 +44,10 @@ MEANINGS = {
 
 def bench(
     *,
-    runs: Annotated[int, Parameter(metavar="N")] = 2_000,
+    runs: Annotated[int, Option("How many runs to drain, up to 50000.", "N")] = 2_000,
     where: Where = HERE,
 ) -> None:
-    """Measure this store on this machine: enqueue, drain, time to start.
-
-    Parameters
-    ----------
-    runs
-        How many runs to drain, up to 50000.
-    """
+    """Measure this store on this machine: enqueue, drain, time to start."""
     check_whole(runs, "runs", 10, MOST_RUNS)
     with existing(where) as (settings, store):
         if not isinstance(store, Store):

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rota.cli.main import FAILED, OK
-from rota.cli.options import HERE, Where
+from rota.cli.options import HERE, Option, Where
 from rota.cli.output import clean, note, paint, say, say_json, say_painted, say_table
-from rota.cli.parameter import Parameter
 from rota.cli.store import settings_of
 from rota.cli.times import wall_clock
 from rota.flow.explain import Coming
@@ -21,21 +20,21 @@ COLOURS = {"error": "red", "missing": "red", "warning": "yellow"}
 
 
 def check(
-    folder: Annotated[Path | None, Parameter(name="DIR")] = None,
+    folder: Annotated[
+        Path | None,
+        Option("The folder of jobs; the setting jobs_dir, else jobs.d, if not given.", "DIR"),
+    ] = None,
     /,
     *,
-    ignore_missing: bool = False,
+    ignore_missing: Annotated[
+        bool,
+        Option(
+            "Do not fail for variables that are not set here, as on a machine that only checks."
+        ),
+    ] = False,
     where: Where = HERE,
 ) -> int:
-    """Check the jobs in a folder: what is wrong, with file and line, and when they run next.
-
-    Parameters
-    ----------
-    folder
-        The folder of jobs; the setting jobs_dir, else jobs.d, if not given.
-    ignore_missing
-        Do not fail for variables that are not set here, as on a machine that only checks.
-    """
+    """Check the jobs in a folder: what is wrong, with file and line, and when they run next."""
     from rota.app import Rota
 
     app = Rota()

@@ -9,9 +9,8 @@ from typing import Annotated
 from rota.cli.arguments import read_arguments
 from rota.cli.find import schedule_or_none
 from rota.cli.main import FAILED, OK
-from rota.cli.options import HERE, Where
+from rota.cli.options import BOTH, HERE, JOBS, QUEUES, Arg, Option, Wait, Where
 from rota.cli.output import StatusLine, note, say, say_json
-from rota.cli.parameter import Parameter
 from rota.cli.records import run_record
 from rota.cli.results import say_result
 from rota.cli.store import nobody_else_can_run, operating
@@ -29,62 +28,41 @@ LOOK_SECONDS = 0.1
 # How long a run may wait before we say why nobody takes it.
 PATIENCE_SECONDS = 2.0
 
-Text = Annotated[str | None, Parameter(metavar="TEXT")]
-Span = Annotated[str | None, Parameter(metavar="DURATION")]
-
 
 def enqueue(
-    job: Annotated[str, Parameter(name="JOB")],
+    job: Annotated[
+        str,
+        Option("A job that some process has registered; rota jobs lists them.", "JOB", values=JOBS),
+    ],
     /,
     *,
-    arg: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None,
-    args: Annotated[str | None, Parameter(metavar="JSON")] = None,
-    delay: Span = None,
-    at: Annotated[str | None, Parameter(metavar="INSTANT")] = None,
-    key: Text = None,
-    key_ttl: Span = None,
-    priority: int | None = None,
-    queue: Text = None,
-    concurrency_key: Text = None,
-    concurrency_limit: int | None = None,
-    max_attempts: int | None = None,
-    timeout: Span = None,
-    wait: bool = False,
+    arg: Arg = None,
+    args: Annotated[str | None, Option("All arguments, as a JSON object.", "JSON")] = None,
+    delay: Annotated[str | None, Option("Due after this time, such as 10m.", "DURATION")] = None,
+    at: Annotated[
+        str | None, Option("Due at this instant, such as 2026-03-29T02:30:00+01:00.", "INSTANT")
+    ] = None,
+    key: Annotated[
+        str | None, Option("Enqueue only if no run of the job has this key.", "TEXT")
+    ] = None,
+    key_ttl: Annotated[
+        str | None,
+        Option("How long the key counts; as long as the run is kept if not given.", "DURATION"),
+    ] = None,
+    priority: Annotated[int | None, Option("Higher first; the job's own if not given.")] = None,
+    queue: Annotated[
+        str | None, Option("Another queue than the job's own.", "TEXT", values=QUEUES)
+    ] = None,
+    concurrency_key: Annotated[str | None, Option("Runs with one key take turns.", "TEXT")] = None,
+    concurrency_limit: Annotated[
+        int | None, Option("How many with one key may run at a time.")
+    ] = None,
+    max_attempts: Annotated[int | None, Option("Failures until the run is dead.")] = None,
+    timeout: Annotated[str | None, Option("The longest an attempt may take.", "DURATION")] = None,
+    wait: Wait = False,
     where: Where = HERE,
 ) -> int:
-    """Enqueue a run of a job.
-
-    Parameters
-    ----------
-    job
-        A job that some process has registered; `rota jobs` lists them.
-    arg
-        One argument, may be repeated. Read as JSON unless the job asks for text.
-    args
-        All arguments, as a JSON object.
-    delay
-        Due after this time, such as 10m.
-    at
-        Due at this instant, such as 2026-03-29T02:30:00+01:00.
-    key
-        Enqueue only if no run of the job has this key.
-    key_ttl
-        How long the key counts; as long as the run is kept if not given.
-    priority
-        Higher first; the job's own if not given.
-    queue
-        Another queue than the job's own.
-    concurrency_key
-        Runs with one key take turns.
-    concurrency_limit
-        How many with one key may run at a time.
-    max_attempts
-        Failures until the run is dead.
-    timeout
-        The longest an attempt may take.
-    wait
-        Wait for the run to end; exit 1 if it did not succeed.
-    """
+    """Enqueue a run of a job."""
     with operating(where) as control:
         options = Options(
             delay=delay,
@@ -104,30 +82,24 @@ def enqueue(
 
 
 def run(
-    name: Annotated[str, Parameter(name="JOB|SCHEDULE")],
+    name: Annotated[
+        str, Option("A schedule, with its own arguments, or a job.", "JOB|SCHEDULE", values=BOTH)
+    ],
     /,
     *,
-    arg: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None,
-    args: Annotated[str | None, Parameter(metavar="JSON")] = None,
-    force: bool = False,
-    wait: bool = False,
+    arg: Arg = None,
+    args: Annotated[
+        str | None,
+        Option(
+            "All arguments, as a JSON object. A schedule's own are kept where none is given.",
+            "JSON",
+        ),
+    ] = None,
+    force: Annotated[bool, Option("Run even while another run of it is under way.")] = False,
+    wait: Wait = False,
     where: Where = HERE,
 ) -> int:
-    """Run a job or a schedule now. The schedule's next time stays as it is.
-
-    Parameters
-    ----------
-    name
-        A schedule, with its own arguments, or a job.
-    arg
-        One argument, may be repeated. Read as JSON unless the job asks for text.
-    args
-        All arguments, as a JSON object. A schedule's own are kept where none is given.
-    force
-        Run even while another run of it is under way.
-    wait
-        Wait for the run to end; exit 1 if it did not succeed.
-    """
+    """Run a job or a schedule now. The schedule's next time stays as it is."""
     with operating(where) as control:
         job = _job_of(control, name)
         check_wait(control, wait, where, job)

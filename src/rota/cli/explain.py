@@ -5,33 +5,24 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from rota.cli.options import HERE, Where
+from rota.cli.options import HERE, SCHEDULES, Option, Where
 from rota.cli.output import one_line, say, say_heading, say_json, say_table
-from rota.cli.parameter import Parameter
 from rota.cli.store import reading
 from rota.cli.times import relative
 from rota.flow.explain import Explanation
 
 
 def explain(
-    schedule: Annotated[str, Parameter(name="SCHEDULE")],
+    schedule: Annotated[str, Option("The schedule's name.", "SCHEDULE", values=SCHEDULES)],
     /,
     *,
-    at: Annotated[str | None, Parameter(metavar="INSTANT")] = None,
-    count: int = 5,
+    at: Annotated[
+        str | None, Option("Say instead what became of the occurrence at this instant.", "INSTANT")
+    ] = None,
+    count: Annotated[int, Option("How many times to list, up to 500.")] = 5,
     where: Where = HERE,
 ) -> None:
-    """Explain a schedule: its next times, and why it is not running.
-
-    Parameters
-    ----------
-    schedule
-        The schedule's name.
-    at
-        Say instead what became of the occurrence at this instant.
-    count
-        How many times to list, up to 500.
-    """
+    """Explain a schedule: its next times, and why it is not running."""
     with reading(where) as control:
         if at is not None:
             told = control.why(schedule, at)

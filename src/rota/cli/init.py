@@ -6,9 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from rota.cli.options import SHOW, Show
+from rota.cli.options import SHOW, Option, Show
 from rota.cli.output import note, say, say_json
-from rota.cli.parameter import Parameter
 from rota.errors import Conflict, Invalid
 from rota.extras import how_to_install
 
@@ -80,15 +79,14 @@ FILES = {
 
 
 def init(
-    folder: Annotated[Path, Parameter(name="DIR")] = Path("."), /, *, show: Show = SHOW
+    folder: Annotated[
+        Path, Option("Where; this folder if not given. It is made if it does not exist.", "DIR")
+    ] = Path("."),
+    /,
+    *,
+    show: Show = SHOW,
 ) -> None:
-    """Make a folder with two working jobs and commented settings.
-
-    Parameters
-    ----------
-    folder
-        Where; this folder if not given. It is made if it does not exist.
-    """
+    """Make a folder with two working jobs and commented settings."""
     present = [name for name in FILES if (folder / name).exists()]
     if present:
         raise Conflict(

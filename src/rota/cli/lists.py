@@ -8,9 +8,8 @@ from shlex import quote
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from rota.cli.options import HERE, Where
+from rota.cli.options import HERE, JOBS, QUEUES, SCHEDULES, AfterName, Limit, Option, Where
 from rota.cli.output import note, one_line, say_json, say_table
-from rota.cli.parameter import Parameter
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import reading
 from rota.cli.times import spent, took, when, zone_name, zone_of
@@ -20,29 +19,24 @@ from rota.model.outcome import error_line
 from rota.model.records import dropped_in_words
 from rota.model.run import Run
 from rota.model.schedule import Schedule
-from rota.model.transitions import RUNNING
-
-Name = Annotated[str | None, Parameter(metavar="NAME")]
+from rota.model.transitions import RUNNING, STATES
 
 
 def jobs(
     *,
-    status: Annotated[str | None, Parameter(metavar="STATUS")] = None,
-    after: Name = None,
-    limit: int = PAGE,
+    status: Annotated[
+        str | None,
+        Option(
+            "Only jobs that are enabled, disabled, broken or retired (their files are gone).",
+            "STATUS",
+            values=("enabled", "disabled", "broken", "retired"),
+        ),
+    ] = None,
+    after: AfterName = None,
+    limit: Limit = PAGE,
     where: Where = HERE,
 ) -> None:
-    """List jobs. Those whose files are gone are left out, unless asked for.
-
-    Parameters
-    ----------
-    status
-        Only jobs that are enabled, disabled, broken or retired (their files are gone).
-    after
-        Begin after this name: the way to the next page.
-    limit
-        At most this many.
-    """
+    """List jobs. Those whose files are gone are left out, unless asked for."""
     with reading(where) as control:
         found = control.jobs(status=status, after=after or "", limit=limit)
     if where.json:
@@ -72,19 +66,13 @@ def jobs(
 
 
 def schedules(
-    *, job: Name = None, after: Name = None, limit: int = PAGE, where: Where = HERE
+    *,
+    job: Annotated[str | None, Option("Only schedules of this job.", "NAME", values=JOBS)] = None,
+    after: AfterName = None,
+    limit: Limit = PAGE,
+    where: Where = HERE,
 ) -> None:
-    """List schedules and when they fire next.
-
-    Parameters
-    ----------
-    job
-        Only schedules of this job.
-    after
-        Begin after this name: the way to the next page.
-    limit
-        At most this many.
-    """
+    """List schedules and when they fire next."""
     with reading(where) as control:
         if job is not None:
             control.job(job)
@@ -100,31 +88,26 @@ def schedules(
 
 def runs(
     *,
-    job: Name = None,
-    schedule: Name = None,
-    state: Annotated[str | None, Parameter(metavar="STATE")] = None,
-    queue: Name = None,
-    before: Annotated[int | None, Parameter(metavar="SEQ")] = None,
-    limit: int = 20,
+    job: Annotated[str | None, Option("Only runs of this job.", "NAME", values=JOBS)] = None,
+    schedule: Annotated[
+        str | None, Option("Only runs that this schedule made.", "NAME", values=SCHEDULES)
+    ] = None,
+    state: Annotated[
+        str | None,
+        Option(
+            f"Only runs in this state: {', '.join(STATES)}.",
+            "STATE",
+            values=STATES,
+        ),
+    ] = None,
+    queue: Annotated[str | None, Option("Only runs in this queue.", "NAME", values=QUEUES)] = None,
+    before: Annotated[
+        int | None, Option("Begin before this seq: the way to the next page.", "SEQ")
+    ] = None,
+    limit: Annotated[int, Option("At most this many, up to 500.")] = 20,
     where: Where = HERE,
 ) -> None:
-    """List runs, newest first.
-
-    Parameters
-    ----------
-    job
-        Only runs of this job.
-    schedule
-        Only runs that this schedule made.
-    state
-        Only runs in this state: waiting, held, queued, running, paused, succeeded, dead, cancelled.
-    queue
-        Only runs in this queue.
-    before
-        Begin before this seq: the way to the next page.
-    limit
-        At most this many, up to 500.
-    """
+    """List runs, newest first."""
     with reading(where) as control:
         found = control.runs(
             job=job, schedule=schedule, state=state, queue=queue, before=before, limit=limit
@@ -143,16 +126,8 @@ def runs(
     _say_more(found, limit, f"--before {found[-1].seq}" if found else "")
 
 
-def queues(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> None:
-    """List queues and how much waits in them.
-
-    Parameters
-    ----------
-    after
-        Begin after this name: the way to the next page.
-    limit
-        At most this many.
-    """
+def queues(*, after: AfterName = None, limit: Limit = PAGE, where: Where = HERE) -> None:
+    """List queues and how much waits in them."""
     with reading(where) as control:
         found, overview = control.queues(after=after or "", limit=limit), control.overview()
     if where.json:
@@ -179,19 +154,13 @@ def queues(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> Non
 
 def workers(
     *,
-    after: Annotated[str | None, Parameter(metavar="ID")] = None,
-    limit: int = PAGE,
+    after: Annotated[
+        str | None, Option("Begin after this id: the way to the next page.", "ID")
+    ] = None,
+    limit: Limit = PAGE,
     where: Where = HERE,
 ) -> None:
-    """List workers, and whether they were seen lately.
-
-    Parameters
-    ----------
-    after
-        Begin after this id: the way to the next page.
-    limit
-        At most this many.
-    """
+    """List workers, and whether they were seen lately."""
     with reading(where) as control:
         found, now = control.workers(after=after or "", limit=limit), control.now()
     for worker in found:
@@ -233,16 +202,8 @@ def workers(
     _say_more(found, limit, f"--after {found[-1]['id']}" if found else "")
 
 
-def locks(*, after: Name = None, limit: int = PAGE, where: Where = HERE) -> None:
-    """List locks that are held.
-
-    Parameters
-    ----------
-    after
-        Begin after this name: the way to the next page.
-    limit
-        At most this many.
-    """
+def locks(*, after: AfterName = None, limit: Limit = PAGE, where: Where = HERE) -> None:
+    """List locks that are held."""
     with reading(where) as control:
         found, now = control.locks(after=after or "", limit=limit), control.now()
     if where.json:

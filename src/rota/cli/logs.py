@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from rota.cli.find import find_run
-from rota.cli.options import HERE, Where
+from rota.cli.options import HERE, Option, RunId, Where
 from rota.cli.output import note, say, say_json
-from rota.cli.parameter import Parameter
 from rota.cli.show_run import log_text
 from rota.cli.store import nobody_else_can_run, reading
 from rota.flow.control import Control
@@ -23,22 +22,17 @@ LINGER_SECONDS = 0.6
 
 
 def logs(
-    run: Annotated[str, Parameter(name="RUN")],
+    run: RunId,
     /,
     *,
-    follow: Annotated[bool, Parameter(alias="-f")] = False,
+    follow: Annotated[
+        bool, Option("Go on until the run has ended.", names=("--follow", "-f"))
+    ] = False,
     where: Where = HERE,
 ) -> None:
     """Print the log lines of a run.
 
     With --json a list, and with --follow too one object per line.
-
-    Parameters
-    ----------
-    run
-        Its id, or at least 6 characters of its beginning.
-    follow
-        Go on until the run has ended.
     """
     with reading(where) as control:
         run_id = find_run(control, run).id

@@ -8,43 +8,45 @@ from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from rota.cli.options import SHOW, Show
+from rota.cli.options import SHOW, Option, Show
 from rota.cli.output import say, say_json, say_table
-from rota.cli.parameter import Parameter
 from rota.cli.times import relative, wall_clock
 from rota.errors import Invalid
 from rota.model.cron import Cron, parse_zone
 from rota.model.cron_words import cron_in_words
 from rota.model.duration import parse_instant
 from rota.model.limits import check_whole
+from rota.model.policies import DST
 
 COUNT = 1_000
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def coming(
-    *expr: Annotated[str, Parameter(name="EXPR", allow_leading_hyphen=True)],
-    tz: Annotated[str | None, Parameter(alias="--timezone", metavar="ZONE")] = None,
-    after: Annotated[str | None, Parameter(metavar="INSTANT")] = None,
-    count: int = 5,
-    dst: Annotated[str, Parameter(metavar="RULE")] = "vixie",
+    *expr: Annotated[
+        str,
+        Option(
+            "A cron expression of 5, 6 or 7 fields, or a macro such as @daily. Quote it.", "EXPR"
+        ),
+    ],
+    tz: Annotated[
+        str | None,
+        Option(
+            "The zone of the expression; the setting timezone, else UTC, if not given.",
+            "ZONE",
+            names=("--tz", "--timezone"),
+        ),
+    ] = None,
+    after: Annotated[
+        str | None, Option("Begin after this instant; now if not given.", "INSTANT")
+    ] = None,
+    count: Annotated[int, Option("How many times to list, up to 1000.")] = 5,
+    dst: Annotated[
+        str, Option("When clocks change: vixie, literal or skip_once.", "RULE", values=tuple(DST))
+    ] = "vixie",
     show: Show = SHOW,
 ) -> None:
-    """Say what a cron expression means, and when it occurs.
-
-    Parameters
-    ----------
-    expr
-        A cron expression of 5, 6 or 7 fields, or a macro such as @daily. Quote it.
-    tz
-        The zone of the expression; the setting `timezone`, else UTC, if not given.
-    after
-        Begin after this instant; now if not given.
-    count
-        How many times to list, up to 1000.
-    dst
-        When clocks change: vixie, literal or skip_once.
-    """
+    """Say what a cron expression means, and when it occurs."""
     if not expr:
         raise Invalid("give a cron expression, such as: rota next '0 3 * * *'")
     check_whole(count, "count", 1, COUNT)

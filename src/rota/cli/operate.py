@@ -8,47 +8,39 @@ from rota.cli.bulk import check_choice, do_all
 from rota.cli.enqueue import check_wait, say_end, wait_for_end
 from rota.cli.find import find_run, run_or_none, schedule_or_none
 from rota.cli.main import OK
-from rota.cli.options import HERE, ONE, Many, Where
+from rota.cli.options import HERE, ONE, QUEUES, SCHEDULES, Many, MaybeRun, Option, Wait, Where
 from rota.cli.output import note, one_line, say, say_json
-from rota.cli.parameter import Parameter
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import operating
 from rota.cli.times import when, zone_of
 from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
 from rota.model.limits import PAGE
+from rota.model.policies import CATCH_UP
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.model.transitions import RUNNING
 
-Reason = Annotated[str | None, Parameter(metavar="TEXT")]
-MaybeRun = Annotated[str | None, Parameter(name="RUN")]
-Target = Annotated[str | None, Parameter(name="X")]
-Queue = Annotated[str | None, Parameter(metavar="NAME")]
-
 
 def pause(
-    thing: Target = None,
+    thing: Annotated[
+        str | None,
+        Option(
+            "A schedule, or the id of a run (at least 6 characters of it).", "X", values=SCHEDULES
+        ),
+    ] = None,
     /,
     *,
-    queue: Queue = None,
-    dispatch: bool = False,
-    reason: Reason = None,
+    queue: Annotated[
+        str | None, Option("Stop claims from this queue, in all processes.", "NAME", values=QUEUES)
+    ] = None,
+    dispatch: Annotated[bool, Option("Stop all claims, in all processes.")] = False,
+    reason: Annotated[
+        str | None, Option("Kept with the change, and shown to others.", "TEXT")
+    ] = None,
     where: Where = HERE,
 ) -> None:
-    """Pause a schedule, a run, a queue or all dispatch. Runs under way go on.
-
-    Parameters
-    ----------
-    thing
-        A schedule, or the id of a run (at least 6 characters of it).
-    queue
-        Stop claims from this queue, in all processes.
-    dispatch
-        Stop all claims, in all processes.
-    reason
-        Kept with the change, and shown to others.
-    """
+    """Pause a schedule, a run, a queue or all dispatch. Runs under way go on."""
     _one_of(thing, queue, dispatch)
     with operating(where) as control:
         if queue is not None:
@@ -77,30 +69,32 @@ def pause(
 
 
 def resume(
-    thing: Target = None,
+    thing: Annotated[
+        str | None,
+        Option(
+            "A schedule, or the id of a run (at least 6 characters of it).", "X", values=SCHEDULES
+        ),
+    ] = None,
     /,
     *,
-    queue: Queue = None,
-    dispatch: bool = False,
-    catch_up: Annotated[str | None, Parameter(metavar="CHOICE")] = None,
-    reason: Reason = None,
+    queue: Annotated[
+        str | None, Option("Claim from this queue again.", "NAME", values=QUEUES)
+    ] = None,
+    dispatch: Annotated[bool, Option("Claim again, in all processes.")] = False,
+    catch_up: Annotated[
+        str | None,
+        Option(
+            "Make up for what a schedule missed: one, all or none. None if not given.",
+            "CHOICE",
+            values=tuple(CATCH_UP),
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None, Option("Kept with the change of a schedule or a run.", "TEXT")
+    ] = None,
     where: Where = HERE,
 ) -> None:
-    """Resume what was paused. A schedule fires from now on; what it missed is not made up for.
-
-    Parameters
-    ----------
-    thing
-        A schedule, or the id of a run (at least 6 characters of it).
-    queue
-        Claim from this queue again.
-    dispatch
-        Claim again, in all processes.
-    catch_up
-        Make up for what a schedule missed: one, all or none. None if not given.
-    reason
-        Kept with the change of a schedule or a run.
-    """
+    """Resume what was paused. A schedule fires from now on; what it missed is not made up for."""
     _one_of(thing, queue, dispatch)
     if catch_up is not None and thing is None:
         raise Invalid("--catch-up belongs to a schedule")
@@ -123,21 +117,13 @@ def resume(
 
 
 def drop(
-    schedule: Annotated[str, Parameter(name="SCHEDULE")],
+    schedule: Annotated[str, Option("Its name.", "SCHEDULE", values=SCHEDULES)],
     /,
     *,
-    reason: Reason = None,
+    reason: Annotated[str | None, Option("Kept with the change.", "TEXT")] = None,
     where: Where = HERE,
 ) -> None:
-    """Remove a schedule. Its history and the runs it made stay.
-
-    Parameters
-    ----------
-    schedule
-        Its name.
-    reason
-        Kept with the change.
-    """
+    """Remove a schedule. Its history and the runs it made stay."""
     with operating(where) as control:
         control.drop(schedule, reason)
     _done(f"schedule {schedule} is dropped", {"schedule": schedule, "dropped": True}, where)
@@ -147,19 +133,11 @@ def cancel(
     run: MaybeRun = None,
     /,
     *,
-    reason: Reason = None,
+    reason: Annotated[str | None, Option("Kept with the run.", "TEXT")] = None,
     many: Many = ONE,
     where: Where = HERE,
 ) -> int:
-    """Cancel a run. One that is running is asked to end by its worker.
-
-    Parameters
-    ----------
-    run
-        Its id, or at least 6 characters of its beginning.
-    reason
-        Kept with the run.
-    """
+    """Cancel a run. One that is running is asked to end by its worker."""
     check_choice(run, many, "cancel")
     with operating(where) as control:
         if run is None:
@@ -174,28 +152,21 @@ def redo(
     run: MaybeRun = None,
     /,
     *,
-    from_step: Annotated[str | None, Parameter(name="--from", metavar="STEP")] = None,
-    latest: bool = False,
-    wait: bool = False,
-    reason: Reason = None,
+    from_step: Annotated[
+        str | None,
+        Option(
+            "Begin at this step: the name of its file, or its number.", "STEP", names=("--from",)
+        ),
+    ] = None,
+    latest: Annotated[
+        bool, Option("With the files as they are now, from the first step or from --from.")
+    ] = False,
+    wait: Wait = False,
+    reason: Annotated[str | None, Option("Kept with the run.", "TEXT")] = None,
     many: Many = ONE,
     where: Where = HERE,
 ) -> int:
-    """Start over a run that has ended. A SQL run goes on at its first step that is not done.
-
-    Parameters
-    ----------
-    run
-        Its id, or at least 6 characters of its beginning.
-    from_step
-        Begin at this step: the name of its file, or its number.
-    latest
-        With the files as they are now, from the first step or from --from.
-    wait
-        Wait for the run to end; exit 1 if it did not succeed.
-    reason
-        Kept with the run.
-    """
+    """Start over a run that has ended. A SQL run goes on at its first step that is not done."""
     check_choice(run, many, "redo")
     if run is None and from_step is not None:
         raise Invalid("--from belongs to one run; with --all use --latest, or neither")
@@ -220,19 +191,11 @@ def delete(
     run: MaybeRun = None,
     /,
     *,
-    reason: Reason = None,
+    reason: Annotated[str | None, Option("Kept in the audit.", "TEXT")] = None,
     many: Many = ONE,
     where: Where = HERE,
 ) -> int:
-    """Delete a run with its attempts and logs. One that is running must be cancelled first.
-
-    Parameters
-    ----------
-    run
-        Its id, or at least 6 characters of its beginning.
-    reason
-        Kept in the audit.
-    """
+    """Delete a run with its attempts and logs. One that is running must be cancelled first."""
     check_choice(run, many, "delete")
     with operating(where) as control:
         if run is None:

@@ -1,54 +1,108 @@
-"""Flags that commands share."""
+"""`Option`: all there is to say of an option or an argument; and those that commands share.
+
+An option is declared where its value arrives: in the annotation of a parameter, or in a mapping
+that `takes` gives to a function with `**options`. Reading, help, docs/cli.md and completion are
+made from these declarations (`cli/table.py`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
-from rota.cli.parameter import Parameter
+from rota.model.transitions import STATES
+
+# What completes a value: names of a kind, by asking the store (both: of schedules and jobs); or
+# files.
+JOBS, SCHEDULES, QUEUES, BOTH, FILES = "jobs", "schedules", "queues", "names", "files"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option; or an argument, which `table_of` leaves without names."""
+
+    help: str
+    metavar: str = ""
+    # All its names, such as `("--tz", "--timezone")`; its parameter's own if none is given.
+    names: tuple[str, ...] = ()
+    # The name that sets a flag to False.
+    off: str = ""
+    # What completes its value: these words, or one of the kinds above.
+    values: str | tuple[str, ...] = ()
+    # Not in help, docs and completion.
+    hidden: bool = False
+    # From here on `table_of` fills in what the signature says.
+    kind: type = str
+    # May be repeated: the values are a list.
+    many: bool = False
+    required: bool = False
+    # The parameter of the function, and the field in it where that is a group.
+    key: str = ""
+    field: str = ""
+
+
+def takes(options: Mapping[str, Option]) -> Callable[[F], F]:
+    """Give a function these options beside those of its signature; they arrive in `**options`."""
+
+    def mark(function: F) -> F:
+        vars(function)[TAKEN] = options
+        return function
+
+    return mark
+
+
+TAKEN = "__options__"
+
+
+# A parameter of one of the next three types is a group: each field is an option.
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions:
+class Show:
     """How to answer."""
 
-    json: bool = False
-    """Answer as JSON: stable keys, instants as ISO 8601."""
+    json: Annotated[bool, Option("Answer as JSON: stable keys, instants as ISO 8601.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhereOptions(ShowOptions):
+class Where(Show):
     """Which store to ask, and how to answer."""
 
-    database: Annotated[str | None, Parameter(metavar="URL")] = None
-    """The store: sqlite:///rota.db, duckdb:///FILE or postgresql://user@host/name."""
-
-    config: Annotated[Path | None, Parameter(metavar="FILE")] = None
-    """Read settings from this file instead of rota.toml."""
+    database: Annotated[
+        str | None,
+        Option(
+            "The store: sqlite:///rota.db, duckdb:///FILE or postgresql://user@host/name.", "URL"
+        ),
+    ] = None
+    config: Annotated[
+        Path | None, Option("Read settings from this file instead of rota.toml.", "FILE")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManyOptions:
+class Many:
     """Which runs, where many are meant."""
 
-    all: bool = False
-    """Every run that the options below find. Asks before it does so."""
-
-    job: Annotated[str | None, Parameter(metavar="NAME")] = None
-    """With --all: only runs of this job."""
-
-    schedule: Annotated[str | None, Parameter(metavar="NAME")] = None
-    """With --all: only runs that this schedule made."""
-
-    queue: Annotated[str | None, Parameter(metavar="NAME")] = None
-    """With --all: only runs in this queue."""
-
-    state: Annotated[str | None, Parameter(metavar="STATE")] = None
-    """With --all: only runs in this state."""
-
-    yes: bool = False
-    """With --all: do not ask."""
+    all: Annotated[
+        bool, Option("Every run that the options below find. Asks before it does so.")
+    ] = False
+    job: Annotated[
+        str | None, Option("With --all: only runs of this job.", "NAME", values=JOBS)
+    ] = None
+    schedule: Annotated[
+        str | None,
+        Option("With --all: only runs that this schedule made.", "NAME", values=SCHEDULES),
+    ] = None
+    queue: Annotated[
+        str | None, Option("With --all: only runs in this queue.", "NAME", values=QUEUES)
+    ] = None
+    state: Annotated[
+        str | None, Option("With --all: only runs in this state.", "STATE", values=STATES)
+    ] = None
+    yes: Annotated[bool, Option("With --all: do not ask.")] = False
 
     @property
     def filters(self) -> list[str]:
@@ -57,9 +111,22 @@ class ManyOptions:
         return [f"--{name}" for name in names if getattr(self, name) is not None]
 
 
-# Each field is an option by itself.
-Show = Annotated[ShowOptions, Parameter(name="*")]
-Where = Annotated[WhereOptions, Parameter(name="*")]
-Many = Annotated[ManyOptions, Parameter(name="*")]
 # Defaults of parameters: immutable, so one of each is enough.
-SHOW, HERE, ONE = ShowOptions(), WhereOptions(), ManyOptions()
+SHOW, HERE, ONE = Show(), Where(), Many()
+
+# Arguments and options of several commands.
+RunId = Annotated[str, Option("Its id, or at least 6 characters of its beginning.", "RUN")]
+MaybeRun = Annotated[
+    str | None, Option("Its id, or at least 6 characters of its beginning.", "RUN")
+]
+Limit = Annotated[int, Option("At most this many.")]
+AfterName = Annotated[
+    str | None, Option("Begin after this name: the way to the next page.", "NAME")
+]
+Arg = Annotated[
+    list[str] | None,
+    Option(
+        "One argument, may be repeated. Read as JSON unless the job asks for text.", "NAME=VALUE"
+    ),
+]
+Wait = Annotated[bool, Option("Wait for the run to end; exit 1 if it did not succeed.")]

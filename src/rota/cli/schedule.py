@@ -7,22 +7,78 @@ from typing import Annotated, Any
 
 from rota.cli.arguments import read_arguments
 from rota.cli.find import schedule_or_none
-from rota.cli.options import HERE, Where
+from rota.cli.options import HERE, JOBS, SCHEDULES, Option, Where, takes
 from rota.cli.output import note, say, say_json
-from rota.cli.parameter import Parameter
 from rota.cli.records import schedule_record
 from rota.cli.store import operating, settings_of
 from rota.cli.times import when, zone_of
 from rota.errors import Invalid
 from rota.flow.control import Control
 from rota.model.options import kind_of, split_retry, told_retry, without_effect
+from rota.model.policies import ANCHOR, CATCH_UP, DST
+from rota.model.retry import BACKOFFS
 from rota.model.schedule import Schedule
 
-Name = Annotated[str | None, Parameter(metavar="NAME")]
-Span = Annotated[str | None, Parameter(metavar="DURATION")]
-Instant = Annotated[str | None, Parameter(metavar="INSTANT")]
-Choice = Annotated[str | None, Parameter(metavar="CHOICE")]
-Whole = Annotated[int | None, Parameter(metavar="N")]
+# What the command takes beside the name of a schedule.
+OPTIONS = {
+    "job": Option("The job it makes runs of. Needed for a new one.", "NAME", values=JOBS),
+    "cron": Option(
+        "Fire at these times: 5 fields, 6 with seconds first, or 7 with the year last.", "EXPR"
+    ),
+    "every": Option("Fire in this interval, such as 5m or 1h30m.", "DURATION"),
+    "at": Option("Fire once, at this instant.", "INSTANT"),
+    "timezone": Option(
+        "The zone of --cron, such as Europe/Berlin, or local.", "ZONE", names=("--timezone", "--tz")
+    ),
+    "dst": Option("When clocks change: vixie, literal or skip_once.", "CHOICE", values=tuple(DST)),
+    "anchor": Option(
+        "Count --every from the previous slot (rate) or from the end of the run (delay).",
+        "CHOICE",
+        values=tuple(ANCHOR),
+    ),
+    "overlap": Option(
+        "When the run before has not ended: queue, wait, skip or allow.",
+        "CHOICE",
+        values=("queue", "wait", "skip", "allow"),
+    ),
+    "overlap_key": Option("Schedules with one key count as one for --overlap.", "TEXT"),
+    "queue_max": Option("With --overlap queue: at most this many wait.", "N", kind=int),
+    "on_error": Option(
+        "When a run is dead: next, retry or pause.", "CHOICE", values=("next", "retry", "pause")
+    ),
+    "pause_after": Option("Pause after this many dead runs in a row.", "N", kind=int),
+    "catch_up": Option("After downtime: one, none or all.", "CHOICE", values=tuple(CATCH_UP)),
+    "catch_up_limit": Option("With --catch-up all: at most this many at a time.", "N", kind=int),
+    "misfire_grace": Option("With --catch-up none: how late a run may still be made.", "DURATION"),
+    "jitter": Option("Delay each run by chance, up to this.", "DURATION"),
+    "spread": Option("Delay by a part of this that follows from the name.", "DURATION"),
+    "first_run": Option("The first time to fire.", "INSTANT"),
+    "starts_at": Option("Do not fire before.", "INSTANT"),
+    "ends_at": Option("Do not fire after.", "INSTANT"),
+    "arg": Option(
+        "One argument of its runs, may be repeated. Read as JSON unless the job asks for text.",
+        "NAME=VALUE",
+        many=True,
+    ),
+    "args": Option("All arguments of its runs, as a JSON object.", "JSON"),
+    "priority": Option("Of its runs: higher first.", "N", kind=int),
+    "max_attempts": Option("Failures until a run is dead.", "N", kind=int),
+    "backoff": Option(
+        "Between attempts: none, fixed, exponential or quadratic.", "CHOICE", values=BACKOFFS
+    ),
+    "delay": Option(
+        "The first wait between attempts.", "DURATION", names=("--delay", "--retry-delay")
+    ),
+    "max_delay": Option("The longest wait between attempts.", "DURATION"),
+    "retry_jitter": Option("Added to the wait by chance, up to this.", "DURATION"),
+    "owner": Option("Whom to ask about it; of a new one, who makes it if not given.", "NAME"),
+    "enabled": Option(
+        "Whether it fires at all; a pause is the operator's own switch.",
+        off="--disabled",
+        kind=bool,
+    ),
+}
+
 
 # Flags of a schedule whose name and meaning are those of its field.
 PLAIN = (
@@ -32,114 +88,19 @@ PLAIN = (
 )  # fmt: skip
 
 
+@takes(OPTIONS)
 def schedule(
-    name: Annotated[str, Parameter(name="NAME")],
+    name: Annotated[str, Option("Its name.", "NAME", values=SCHEDULES)],
     /,
     *,
-    job: Name = None,
-    cron: Annotated[str | None, Parameter(metavar="EXPR")] = None,
-    every: Span = None,
-    at: Instant = None,
-    timezone: Annotated[str | None, Parameter(alias="--tz", metavar="ZONE")] = None,
-    dst: Choice = None,
-    anchor: Choice = None,
-    overlap: Choice = None,
-    overlap_key: Annotated[str | None, Parameter(metavar="TEXT")] = None,
-    queue_max: Whole = None,
-    on_error: Choice = None,
-    pause_after: Whole = None,
-    catch_up: Choice = None,
-    catch_up_limit: Whole = None,
-    misfire_grace: Span = None,
-    jitter: Span = None,
-    spread: Span = None,
-    first_run: Instant = None,
-    starts_at: Instant = None,
-    ends_at: Instant = None,
-    arg: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None,
-    args: Annotated[str | None, Parameter(metavar="JSON")] = None,
-    priority: Whole = None,
-    max_attempts: Whole = None,
-    backoff: Choice = None,
-    delay: Annotated[str | None, Parameter(alias="--retry-delay", metavar="DURATION")] = None,
-    max_delay: Span = None,
-    retry_jitter: Span = None,
-    owner: Name = None,
-    enabled: Annotated[bool | None, Parameter(negative="--disabled")] = None,
     where: Where = HERE,
+    **flags: Any,
 ) -> None:
-    """Create a schedule, or change the options given of one that exists.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    job
-        The job it makes runs of. Needed for a new one.
-    cron
-        Fire at these times: 5 fields, 6 with seconds first, or 7 with the year last.
-    every
-        Fire in this interval, such as 5m or 1h30m.
-    at
-        Fire once, at this instant.
-    timezone
-        The zone of --cron, such as Europe/Berlin, or local.
-    dst
-        When clocks change: vixie, literal or skip_once.
-    anchor
-        Count --every from the previous slot (rate) or from the end of the run (delay).
-    overlap
-        When the run before has not ended: queue, wait, skip or allow.
-    overlap_key
-        Schedules with one key count as one for --overlap.
-    queue_max
-        With --overlap queue: at most this many wait.
-    on_error
-        When a run is dead: next, retry or pause.
-    pause_after
-        Pause after this many dead runs in a row.
-    catch_up
-        After downtime: one, none or all.
-    catch_up_limit
-        With --catch-up all: at most this many at a time.
-    misfire_grace
-        With --catch-up none: how late a run may still be made.
-    jitter
-        Delay each run by chance, up to this.
-    spread
-        Delay by a part of this that follows from the name.
-    first_run
-        The first time to fire.
-    starts_at
-        Do not fire before.
-    ends_at
-        Do not fire after.
-    arg
-        One argument of its runs, may be repeated. Read as JSON unless the job asks for text.
-    args
-        All arguments of its runs, as a JSON object.
-    priority
-        Of its runs: higher first.
-    max_attempts
-        Failures until a run is dead.
-    backoff
-        Between attempts: none, fixed, exponential or quadratic.
-    delay
-        The first wait between attempts.
-    max_delay
-        The longest wait between attempts.
-    retry_jitter
-        Added to the wait by chance, up to this.
-    owner
-        Whom to ask about it; of a new one, who makes it if not given.
-    enabled
-        Whether it fires at all; a pause is the operator's own switch.
-    """
-    flags = {flag: value for flag, value in locals().items() if value is not None}
+    """Create a schedule, or change the options given of one that exists."""
     with operating(where) as control:
         before = schedule_or_none(control, name)
         last = None if before is None else _last_change(control, name)
-        wanted = _wanted(control, name, before, flags)
+        wanted = _wanted(control, name, before, flags, where)
         version = None if before is None else before.version
         saved = control.put_schedule(wanted, new=before is None, version=version)
         now, same = control.now(), _last_change(control, name) == last
@@ -162,7 +123,7 @@ def _last_change(control: Control, name: str) -> object:
 
 
 def _wanted(
-    control: Control, name: str, before: Schedule | None, flags: dict[str, Any]
+    control: Control, name: str, before: Schedule | None, flags: dict[str, Any], where: Where
 ) -> Schedule:
     """The definition after this command: what it was, with what was told."""
     told = {field: flags[field] for field in PLAIN if field in flags} | _timing(name, flags)
@@ -175,7 +136,7 @@ def _wanted(
         return replace(before, **told)
     if "kind" not in told:
         raise Invalid(f"schedule {name!r} is new; give --cron, --every or --at")
-    told.setdefault("timezone", settings_of(flags["where"]).timezone)
+    told.setdefault("timezone", settings_of(where).timezone)
     told.setdefault("owner", control.actor.by)
     return Schedule(name=name, **told)
 

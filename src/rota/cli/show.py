@@ -8,9 +8,8 @@ from zoneinfo import ZoneInfo
 
 from rota.cli.find import run_or_none, schedule_or_none
 from rota.cli.lists import say_runs, say_schedules
-from rota.cli.options import HERE, Where
+from rota.cli.options import BOTH, HERE, Option, Where
 from rota.cli.output import one_line, plain, say, say_fields, say_heading, say_json, say_table
-from rota.cli.parameter import Parameter
 from rota.cli.records import (
     change_record,
     edits_note,
@@ -33,14 +32,20 @@ NEXT_TIMES = 5
 LAST_ROWS = 10
 
 
-def show(thing: Annotated[str, Parameter(name="X")], /, *, where: Where = HERE) -> None:
-    """Show a run, a schedule or a job.
-
-    Parameters
-    ----------
-    thing
-        A run's id or at least 6 characters of its beginning, a schedule or a job.
-    """
+def show(
+    thing: Annotated[
+        str,
+        Option(
+            "A run's id or at least 6 characters of its beginning, a schedule or a job.",
+            "X",
+            values=BOTH,
+        ),
+    ],
+    /,
+    *,
+    where: Where = HERE,
+) -> None:
+    """Show a run, a schedule or a job."""
     with reading(where) as control:
         now = control.now()
         schedule, job = schedule_or_none(control, thing), _job_or_none(control, thing)

@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Annotated, Any
 
-from rota.cli.options import HERE, Where
+from rota.cli.options import HERE, Option, Where
 from rota.cli.output import (
     NARROWEST,
     note,
@@ -24,7 +24,6 @@ from rota.cli.output import (
     say_json,
     say_table,
 )
-from rota.cli.parameter import Parameter
 from rota.cli.store import operating, reading, settings_of
 from rota.config import Settings
 from rota.errors import Invalid, RotaError
@@ -43,22 +42,26 @@ Show = Callable[[Result], None]
 
 def sql(
     *,
-    command: Annotated[str | None, Parameter(name=("--command", "-c"), metavar="STATEMENT")] = None,
-    file: Annotated[str | None, Parameter(name=("--file", "-f"), metavar="FILE")] = None,
-    csv: bool = False,
+    command: Annotated[
+        str | None,
+        Option(
+            "Run these statements and end. Several are divided by semicolons.",
+            "STATEMENT",
+            names=("--command", "-c"),
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        Option(
+            "Run the statements in this file and end; - is the standard input.",
+            "FILE",
+            names=("--file", "-f"),
+        ),
+    ] = None,
+    csv: Annotated[bool, Option("Answer as CSV with a header.")] = False,
     where: Where = HERE,
 ) -> None:
-    """Ask and act in SQL: queries over the views, and statements about schedules and runs.
-
-    Parameters
-    ----------
-    command
-        Run these statements and end. Several are divided by semicolons.
-    file
-        Run the statements in this file and end; - is the standard input.
-    csv
-        Answer as CSV with a header.
-    """
+    """Ask and act in SQL: queries over the views, and statements about schedules and runs."""
     if command is not None and file is not None:
         raise Invalid("give --command or --file, not both")
     if csv and where.json:
@@ -67,7 +70,7 @@ def sql(
     if command is not None:
         return run(command, where, show)
     if file is not None or not sys.stdin.isatty():
-        return run(_read(file or "-"), where, show)
+        return run(_read(Path("-") if file is None else file), where, show)
     from rota.cli.prompt import prompt
 
     prompt(lambda text: run(text, where, show), lambda: _names(where), _dialect(where))
@@ -114,12 +117,12 @@ def _known(control: Control) -> list[str]:
     return [*schedules, *(one["name"] for one in control.jobs())]
 
 
-def _read(file: str) -> str:
-    if file == "-":
+def _read(file: Path) -> str:
+    if str(file) == "-":
         content = sys.stdin.buffer.read(SQL_FILE_BYTES + 1)
     else:
         try:
-            with Path(file).open("rb") as opened:
+            with file.open("rb") as opened:
                 content = opened.read(SQL_FILE_BYTES + 1)
         except OSError as fault:
             raise Invalid(f"{file} cannot be read: {fault.strerror}") from None

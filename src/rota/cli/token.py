@@ -5,43 +5,46 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from rota.cli.options import HERE, Where
+from rota.cli.options import HERE, Option, Where
 from rota.cli.output import note, say, say_json, say_table
-from rota.cli.parameter import Parameter
 from rota.cli.store import operating, reading
 from rota.cli.times import when
 from rota.errors import Invalid
 from rota.flow.control import Control
 from rota.model.limits import PAGE
-from rota.model.roles import VIEWER
+from rota.model.roles import ROLES, VIEWER
 from rota.model.token import Token
 
 ACTIONS = ("create", "list", "revoke")
 
 
 def token(
-    action: Annotated[str, Parameter(name="ACTION")],
-    name: Annotated[str | None, Parameter(name="NAME")] = None,
+    action: Annotated[str, Option("create, list or revoke.", "ACTION", values=ACTIONS)],
+    name: Annotated[
+        str | None,
+        Option(
+            "Whose token it is: the audit has this name. To revoke, its id will do, too.", "NAME"
+        ),
+    ] = None,
     /,
     *,
-    role: Annotated[str | None, Parameter(metavar="ROLE")] = None,
-    expires: Annotated[str | None, Parameter(metavar="DURATION")] = None,
+    role: Annotated[
+        str | None,
+        Option(
+            "With create: viewer, operator or admin. A viewer if not given.", "ROLE", values=ROLES
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        Option(
+            "With create: how long it is good, such as 90d, or until which instant. For ever if "
+            "not given.",
+            "DURATION",
+        ),
+    ] = None,
     where: Where = HERE,
 ) -> None:
-    """Make, list and revoke tokens of the HTTP API.
-
-    Parameters
-    ----------
-    action
-        create, list or revoke.
-    name
-        Whose token it is: the audit has this name. To revoke, its id will do, too.
-    role
-        With create: viewer, operator or admin. A viewer if not given.
-    expires
-        With create: how long it is good, such as 90d, or until which instant. For ever if not
-        given.
-    """
+    """Make, list and revoke tokens of the HTTP API."""
     if action not in ACTIONS:
         raise Invalid(f"{action!r} cannot be done to tokens; use {', '.join(ACTIONS)}")
     if action != "create" and (role is not None or expires is not None):

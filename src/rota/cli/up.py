@@ -16,12 +16,11 @@ from rota import config
 from rota.app import Rota
 from rota.cli.load import load_app
 from rota.cli.main import OK
-from rota.cli.options import HERE, Where
+from rota.cli.options import FILES, HERE, QUEUES, Option, Where
 from rota.cli.output import say_json
-from rota.cli.parameter import Parameter
 from rota.cli.siblings import Siblings, Telling, check_processes, end_with_parent
 from rota.cli.store import door_to, settings_of, store_file
-from rota.cli.up_log import RunLines, choose_format, set_up_logging
+from rota.cli.up_log import FORMATS, LEVELS, RunLines, choose_format, set_up_logging
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Conflict, Invalid, MissingExtra
 from rota.flow.service import PARTS, WEB
@@ -32,56 +31,67 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def up(
-    address: Annotated[str | None, Parameter(name="MODULE:APP")] = None,
+    address: Annotated[
+        str | None,
+        Option(
+            "The app: a module and the name of its rota.Rota, such as examples.hello:app. The "
+            "folder of jobs (jobs_dir, else jobs.d) is served with it and without it.",
+            "MODULE:APP",
+        ),
+    ] = None,
     /,
     *,
-    only: Annotated[str | None, Parameter(metavar="PARTS")] = None,
-    slots: Annotated[int | None, Parameter(metavar="N")] = None,
-    processes: Annotated[int, Parameter(metavar="N")] = 1,
-    queue: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
-    host: Annotated[str | None, Parameter(metavar="ADDRESS")] = None,
-    port: Annotated[int | None, Parameter(metavar="N")] = None,
-    open_local: bool = False,
-    tls_certificate: Annotated[str | None, Parameter(metavar="FILE")] = None,
-    tls_key: Annotated[str | None, Parameter(metavar="FILE")] = None,
-    quiet: bool = False,
-    log_level: Annotated[str | None, Parameter(metavar="LEVEL")] = None,
-    log_format: Annotated[str, Parameter(metavar="FORMAT")] = "text",
-    sibling: Annotated[bool, Parameter(show=False, negative="")] = False,
+    only: Annotated[
+        str | None,
+        Option(
+            "Parts to run, with commas: scheduler, worker, web. All if not given.",
+            "PARTS",
+            values=(*PARTS, WEB),
+        ),
+    ] = None,
+    slots: Annotated[int | None, Option("How many runs at a time, in each process.", "N")] = None,
+    processes: Annotated[
+        int,
+        Option(
+            "How many processes work: this one and N - 1 workers beside it, for more cores.", "N"
+        ),
+    ] = 1,
+    queue: Annotated[
+        list[str] | None, Option("Work only on this queue; may be repeated.", "NAME", values=QUEUES)
+    ] = None,
+    host: Annotated[
+        str | None,
+        Option(
+            "Where web listens: 127.0.0.1 if not given. Any other address needs a token first.",
+            "ADDRESS",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None, Option("Its port: 7682 if not given; 0 picks a free one.", "N")
+    ] = None,
+    open_local: Annotated[
+        bool, Option("Any browser on this machine may operate, without a token.")
+    ] = False,
+    tls_certificate: Annotated[
+        str | None,
+        Option("Serve HTTPS with this certificate (PEM, with its chain).", "FILE", values=FILES),
+    ] = None,
+    tls_key: Annotated[
+        str | None,
+        Option("Its key, if the file of the certificate does not hold it.", "FILE", values=FILES),
+    ] = None,
+    quiet: Annotated[bool, Option("Print warnings and errors only.")] = False,
+    log_level: Annotated[
+        str | None,
+        Option("debug, info, warning or error; info if not given.", "LEVEL", values=LEVELS),
+    ] = None,
+    log_format: Annotated[
+        str, Option("text, or json: one object a line.", "FORMAT", values=FORMATS)
+    ] = "text",
+    sibling: Annotated[bool, Option("", hidden=True)] = False,
     where: Where = HERE,
 ) -> int:
-    """Run scheduler, worker and web until Ctrl-C or SIGTERM. Creates the store if there is none.
-
-    Parameters
-    ----------
-    address
-        The app: a module and the name of its rota.Rota, such as examples.hello:app. The folder
-        of jobs (jobs_dir, else jobs.d) is served with it and without it.
-    only
-        Parts to run, with commas: scheduler, worker, web. All if not given.
-    slots
-        How many runs at a time, in each process.
-    processes
-        How many processes work: this one and N - 1 workers beside it, for more cores.
-    queue
-        Work only on this queue; may be repeated.
-    host
-        Where web listens: 127.0.0.1 if not given. Any other address needs a token first.
-    port
-        Its port: 7682 if not given; 0 picks a free one.
-    open_local
-        Any browser on this machine may operate, without a token.
-    tls_certificate
-        Serve HTTPS with this certificate (PEM, with its chain).
-    tls_key
-        Its key, if the file of the certificate does not hold it.
-    quiet
-        Print warnings and errors only.
-    log_level
-        debug, info, warning or error; info if not given.
-    log_format
-        text, or json: one object a line.
-    """
+    """Run scheduler, worker and web until Ctrl-C or SIGTERM. Creates the store if there is none."""
     level = log_level or ("warning" if quiet else "info")
     as_json = where.json or choose_format(log_format) == "json"
     set_up_logging(level, as_json=as_json, sibling=sibling)

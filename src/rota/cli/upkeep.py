@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from rota.cli.options import HERE, Where
+from typing import Annotated
+
+from rota.cli.options import HERE, Option, Where
 from rota.cli.output import say, say_heading, say_json
 from rota.cli.store import open_or_ask, operating, settings_of, store_file
 from rota.model.redact import redact_text
 from rota.storage.store import Store, open_store
 
 
-def migrate(*, plan: bool = False, roles: bool = False, where: Where = HERE) -> None:
-    """Create the store, or bring it up to date.
-
-    Parameters
-    ----------
-    plan
-        Only print the SQL that would run; nothing is created or changed.
-    roles
-        PostgreSQL: make the roles of viewers, operators and workers too, or renew what they may.
-    """
+def migrate(
+    *,
+    plan: Annotated[
+        bool, Option("Only print the SQL that would run; nothing is created or changed.")
+    ] = False,
+    roles: Annotated[
+        bool,
+        Option(
+            "PostgreSQL: make the roles of viewers, operators and workers too, or renew what they "
+            "may."
+        ),
+    ] = False,
+    where: Where = HERE,
+) -> None:
+    """Create the store, or bring it up to date."""
     settings = settings_of(where)
     place = redact_text(settings.database)
     file = store_file(settings.database)
