@@ -75,8 +75,12 @@ class Task(Generic[P, R_co]):
 
     def using(self, **options: Unpack[EnqueueOptions]) -> Self:
         """The same job with options for its enqueues. Later ones win; None takes one back."""
+        chosen = {**self._options, **options}
+        with named(f"job {self.name!r}"):
+            refuse_unknown(options, ENQUEUE_OPTIONS)
+            Options(delay=chosen.get("delay"), at=chosen.get("at"))
         made = copy(self)
-        made._options = self._with(options)
+        made._options = {name: value for name, value in chosen.items() if value is not None}
         return made
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
@@ -87,7 +91,7 @@ class Task(Generic[P, R_co]):
         if args:
             payload = self._bind(args, kwargs)
         if not self._direct.isdisjoint(kwargs):
-            options = self._with({name: kwargs[name] for name in kwargs if name in self._direct})
+            options = {**options, **{name: kwargs[name] for name in self._direct & kwargs.keys()}}
             payload = {name: payload[name] for name in payload if name not in self._direct}
         try:
             return self._ask([payload], options)[0]
@@ -98,7 +102,7 @@ class Task(Generic[P, R_co]):
         self, payloads: Sequence[Mapping[str, Any]], **options: Unpack[EnqueueOptions]
     ) -> list[Enqueued]:
         """One run per payload, all or none, in one round trip."""
-        return self._ask(payloads, self._with(options) if options else self._options)
+        return self._ask(payloads, {**self._options, **options})
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """`enqueue` without blocking the event loop."""
@@ -108,14 +112,6 @@ class Task(Generic[P, R_co]):
         self, payloads: Sequence[Mapping[str, Any]], **options: Unpack[EnqueueOptions]
     ) -> list[Enqueued]:
         return await _in_thread(lambda: self.enqueue_many(payloads, **options))
-
-    def _with(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        with named(f"job {self.name!r}"):
-            refuse_unknown(options, ENQUEUE_OPTIONS)
-            chosen = {**self._options, **options}
-            chosen = {name: value for name, value in chosen.items() if value is not None}
-            Options(delay=chosen.get("delay"), at=chosen.get("at"))
-        return chosen
 
     def _ask(
         self, payloads: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
