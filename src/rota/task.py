@@ -80,7 +80,7 @@ class Task(Generic[P, R_co]):
             refuse_unknown(options, ENQUEUE_OPTIONS)
             Options(delay=chosen.get("delay"), at=chosen.get("at"))
         made = copy(self)
-        made._options = {name: value for name, value in chosen.items() if value is not None}
+        made._options = chosen
         return made
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
