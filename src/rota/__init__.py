@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from rota.executors.context import Context
     from rota.model.files import KeptFile
     from rota.model.verdicts import Cancel, Retry, Snooze
-    from rota.task import Task
+    from rota.task import ContextTask, Task
 
 __all__ = [
     "BadArguments",
     "Cancel",
     "Conflict",
     "Context",
+    "ContextTask",
     "Invalid",
     "KeptFile",
     "LeaseLost",
@@ -65,6 +66,7 @@ __version__ = VERSION
 _HOMES = {
     "Rota": "rota.app",
     "Context": "rota.executors.context",
+    "ContextTask": "rota.task",
     "KeptFile": "rota.model.files",
     "Cancel": "rota.model.verdicts",
     "Retry": "rota.model.verdicts",

@@ -19,11 +19,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, overload
 
 from rota import config
 from rota.config import Settings, Switch, load_settings
@@ -33,7 +33,7 @@ from rota.executors.protocol import Executor, HearsTermination
 from rota.executors.python import PythonExecutor, Texts
 from rota.executors.registry import Registry, off
 from rota.executors.scripts import Script, Scripts
-from rota.executors.signatures import signature_of
+from rota.executors.signatures import handler_of
 from rota.executors.targets import Targets
 from rota.flow.answer import MakePlan
 from rota.flow.control import Control
@@ -66,7 +66,13 @@ from rota.model.schedule import Schedule
 from rota.model.secrets import know
 from rota.storage.protocol import Actor, Storage
 from rota.storage.store import open_when_free
-from rota.task import HeldLock, Task
+from rota.task import ENQUEUE_OPTIONS, ContextTask, HeldLock, JobDecorator, P, R, Task, _Nothing
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from rota.executors.context import Context
+    from rota.option_types import Duration, EnqueueOptions, Instant, JobOptions, ScheduleOptions
 
 log = logging.getLogger("rota")
 
@@ -74,9 +80,6 @@ log = logging.getLogger("rota")
 MOST_CONNECTIONS = 100
 OWN_CONNECTIONS = 16  # of the loops, and of the HTTP API
 STOP_SECONDS = 10.0  # how long a stop waits for whoever saves something at that moment
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class Rota:
@@ -119,6 +122,15 @@ class Rota:
 
     # Defining
 
+    @overload
+    def job(self, name: Callable[Concatenate[_Nothing, ...], R], /) -> Task[..., R]: ...
+    @overload
+    def job(self, name: Callable[Concatenate[Context, P], R], /) -> ContextTask[P, R]: ...
+    @overload
+    def job(self, name: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def job(self, name: str | None = None, **options: Unpack[JobOptions]) -> JobDecorator: ...
+
     def job(
         self,
         name: str | Callable[..., Any] | None = None,
@@ -146,9 +158,14 @@ class Rota:
         """
         if callable(name):
             return self.job()(name)
+        if name is not None and not isinstance(name, str):
+            raise Invalid(f"job name {name!r} must be text, and a job a function")
 
-        def define(function: Callable[P, R]) -> Task[P, R]:
+        def define(function: Callable[..., Any]) -> Task[..., Any]:
+            if not hasattr(function, "__qualname__"):  # a partial, or an object that can be called
+                raise Invalid(f"{function!r} has no name; define a function that calls it")
             called = name or function.__name__
+            handler = handler_of(function)
             with named(f"job {called!r}"):
                 tries = {
                     "max_attempts": max_attempts, "backoff": backoff, "delay": delay,
@@ -168,7 +185,7 @@ class Rota:
                 source="code",
                 origin=self.settings.origin,
                 spec=self.python.spec_of(function),
-                signature=signature_of(function),
+                signature=handler.signature,
                 description=description or (function.__doc__ or "").strip().partition("\n")[0],
                 queue=queue,
                 priority=priority,
@@ -189,7 +206,8 @@ class Rota:
                     self._jobs.pop(called, None)
                     self._saved.discard(f"job {called}")
                     raise
-            return Task(self, made, function)
+            kind = ContextTask if handler.context_first else Task
+            return kind(self, made, function, handler.positional)
 
         return define
 
@@ -211,9 +229,9 @@ class Rota:
         job: str,
         *,
         cron: str | None = None,
-        every: object = None,
-        at: object = None,
-        **options: Any,
+        every: Duration | None = None,
+        at: Instant | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """A schedule of a job, saved when the app starts (at once if it runs)."""
         with named(f"schedule {name!r}"):
@@ -389,13 +407,18 @@ class Rota:
         self,
         job: str,
         args: Mapping[str, Any] | None = None,
-        *,
-        connection: Any = None,
-        notify: bool = True,
-        **options: Any,
+        **options: Unpack[EnqueueOptions],
     ) -> Enqueued:
         """Enqueue any job by name, also one that only another process knows."""
-        return self._enqueue(job, [args or {}], options, connection, notify)[0]
+        return self._enqueue_with(job, [args or {}], options)[0]
+
+    def _enqueue_with(
+        self, name: str, payloads: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
+    ) -> list[Enqueued]:
+        """`connection` and `notify` are among the options here, and None is as if not given."""
+        of_run = {option: value for option, value in options.items() if value is not None}
+        connection, notify = of_run.pop("connection", None), of_run.pop("notify", True)
+        return self._enqueue(name, payloads, of_run, connection, notify)
 
     def _enqueue(
         self,
@@ -423,7 +446,7 @@ class Rota:
         chosen = NO_OPTIONS
         if options:
             with named(f"job {name!r}"):
-                refuse_unknown(options, _ENQUEUE_OPTIONS)
+                refuse_unknown(options, ENQUEUE_OPTIONS)
                 chosen = Options(**options)
         made = self._enqueuer.many(job, payloads, chosen, connection=connection, notify=notify)
         if chosen.delay is not None or chosen.at is not None:
@@ -740,7 +763,6 @@ def _grace(value: object) -> timedelta | None:
     return None if value in (None, "none") else parse_duration(value, "grace", zero=True)
 
 
-_ENQUEUE_OPTIONS = frozenset(one.name for one in fields(Options))
 _JOB_OPTIONS = frozenset(inspect.signature(Rota.job).parameters) - {"self", "name", "when"}
 
 

@@ -10,6 +10,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ NOBODY = 65534
 
 
 def work(n: int = 0, **more: Any) -> None: ...
+
+
+class Shop:
+    def sell(self, item: str) -> None: ...
 
 
 def job(**options: Any) -> Call:
@@ -82,6 +87,12 @@ DEFINITIONS: list[tuple[Any, ...]] = [
         lambda app: app.job("bad")(lambda *args: None),
         r"takes \*args by position, but arguments of a job travel by name; give each",
     ),
+    (
+        lambda app: app.job(partial(work, n=1)),
+        r"functools\.partial.* has no name; define a function that calls it",
+    ),
+    (lambda app: app.job(classmethod(work)), "name <classmethod.* must be text, and a job a f"),
+    (lambda app: app.job("bad")(Shop.sell), r"Shop\.sell' is a method, and its runs would"),
     (
         lambda app: app.job("bad", timeout="1s")(lambda: None),
         "job 'bad': a child process cannot find .*; move it to the top level of a module, or use",
@@ -151,6 +162,8 @@ ENQUEUES: list[tuple[Any, ...]] = [
     (enqueue(timeout="x"), "job 'good': timeout 'x' is not a duration; use text"),
     (enqueue(correlation_id={}), "job 'good': correlation_id {} must be text"),
     (enqueue(prioritty=1), "'good': option 'prioritty' is unknown; did you mean 'prior"),
+    (enqueue(queue_name="x"), "'good': option 'queue_name' is unknown; did you mean 'queue'"),
+    (enqueue(run_after="x"), "'good': option 'run_after' is unknown; did you mean 'at'"),
     (enqueue(zzz=1), "job 'good': option 'zzz' is unknown; use at, concurrency_key"),
 ]  # fmt: skip
 
@@ -168,14 +181,38 @@ def test_a_bad_enqueue_is_refused_and_leaves_nothing(driven: Driven) -> None:
     assert app.enqueue("good", {"x": deep(62), "y": "z" * 200_000}).created
 
 
-def test_arguments_by_position_are_refused_with_their_names(driven: Driven) -> None:
-    good: Any = driven.app.job("good")(work)
-    message = r"^job 'good': arguments are given by keyword: work\.enqueue\(n=…\)$"
-    with pytest.raises(TypeError, match=message):
-        good.enqueue(1)
-    with pytest.raises(TypeError, match=message):
-        asyncio.run(good.aenqueue(1))
+def test_positions_that_do_not_fit_are_refused(driven: Driven) -> None:
+    good: Any = driven.app.job("good")(several)
+    message = r"^job 'good': 3 arguments are given by position and it takes 2 \(n, m\); leave the"
+    with pytest.raises(rota.BadArguments, match=message):
+        good.enqueue(1, 2, 3)
+    with pytest.raises(rota.BadArguments, match=message):
+        asyncio.run(good.aenqueue(1, 2, 3))
+    with pytest.raises(rota.BadArguments, match=r"^job 'good': 'n' is given twice$"):
+        good.enqueue(1, n=1)
+    with pytest.raises(rota.BadArguments, match="'m' must be integer, not str"):
+        good.enqueue(1, "x")
     assert driven.app.control.runs() == []
+
+
+def test_an_option_that_is_no_argument_is_refused_with_the_way_out(driven: Driven) -> None:
+    good: Any = driven.app.job("good")(several)
+    for name in ("queue", "max_attempts", "timeout", "correlation_id"):
+        message = rf"'{name}' is unknown .*; options go before it: using\({name}=…\)\.enqueue\(…\)$"
+        with pytest.raises(rota.BadArguments, match=message):
+            good.enqueue(1, **{name: "x"})
+    for name, meant in (("queue_name", "queue"), ("run_after", "at"), ("prioritty", "priority")):
+        message = f"^job 'good': option '{name}' is unknown; did you mean '{meant}'"
+        for call in (good.using, lambda **options: good.enqueue_many([{"n": 1}], **options)):
+            with pytest.raises(rota.Invalid, match=message):
+                call(**{name: "x"})
+    for call in (good.using(delay="1s").using, lambda **at: good.enqueue(1, delay="1s", **at)):
+        with pytest.raises(rota.Invalid, match=r"^job 'good': give delay or at, not both$"):
+            call(at="2030-01-01T00:00Z")
+    assert driven.app.control.runs() == []
+
+
+def several(n: int, ctx: rota.Context, m: int = 0, *, only: int = 0) -> None: ...
 
 
 def test_a_schedule_that_cannot_be_saved_is_named_and_not_kept(app: rota.Rota) -> None:

@@ -88,12 +88,15 @@ def test_a_commit_makes_the_run_and_the_callers_rows(
     with way(database) as (connection, ends):
         insert(connection, 5)
         made = note.enqueue(n=5, connection=connection)
-        many = note.enqueue_many([{"n": 6}, {"n": 7}], connection=connection)
+        mine = note.using(connection=connection)
+        many = mine.enqueue_many([{"n": 6}, {"n": 7}])
+        many += [mine.enqueue(8), note.enqueue(9, connection=connection)]
         assert made.created
         with pytest.raises(rota.Unknown):
             app.storage.run(made.id)
         ends.commit()
-    assert [watch.end(one.id).result for one in (made, *many)] == ["5", "6", "7"]
+    results = [watch.end(one.id).result for one in (made, *many)]
+    assert results == ["5", "6", "7", "8", "9"]
     assert orders(database) == [5]
 
 

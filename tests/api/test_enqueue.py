@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
@@ -9,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any
+from types import SimpleNamespace
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
 
 import rota
+from rota.model.run import Enqueued
 from tests.api.support import PATIENCE, Driven, Gate, Watch, wait_until
 
 pytestmark = pytest.mark.anyio
@@ -337,20 +340,159 @@ def test_runs_of_a_key_wait_in_line_as_held(app: rota.Rota, watch: Watch) -> Non
     assert watch.end(second.id).state == "succeeded"
 
 
-def test_an_argument_that_is_also_an_option_is_refused_with_the_way_out(driven: Driven) -> None:
-    @driven.app.job()
-    def note(key: str, notify: bool = True) -> str:
-        return key
+# Arguments and options
 
-    for given in ({"key": "a"}, {"notify": False}):
-        with pytest.raises(
-            rota.Invalid, match="is an argument of the job and an option of enqueue"
-        ):
-            note.enqueue(**given)
-    assert driven.app.runs("note") == []
-    note.enqueue_many([{"key": "a"}])
-    driven.app.enqueue("note", {"key": "b"}, key="once")
-    assert [run.result for run in driven.drain()] == ['"a"', '"b"']
+
+async def test_positions_are_bound_in_the_functions_order_without_the_context(
+    driven: Driven,
+) -> None:
+    @driven.app.job
+    def note(a: int, ctx: rota.Context, b: int = 2, *, c: int = 3) -> list[int]:
+        return [a, b, c]
+
+    @driven.app.job
+    async def first(ctx: rota.Context, a: int, b: int = 2, **more: int) -> list[int]:
+        return [a, b, *more.values()]
+
+    note.enqueue(1)
+    note.enqueue(1, 5)
+    note.enqueue(1, c=6)
+    note.enqueue(b=7, a=1)
+    note.using(delay="0s").enqueue(1, 8)
+    await note.aenqueue(1, 9)
+    first.enqueue(1)
+    first.enqueue(1, 2, d=4)
+    await first.using(key="once").aenqueue(1, b=5)
+    assert [run.result for run in driven.drain()] == [
+        "[1,2,3]", "[1,5,3]", "[1,2,6]", "[1,7,3]", "[1,8,3]", "[1,9,3]",
+        "[1,2]", "[1,2,4]", "[1,5]",
+    ]  # fmt: skip
+
+
+def test_the_context_is_given_as_an_option_and_in_annotated(driven: Driven) -> None:
+    @driven.app.job
+    def note(text: str, run: rota.Context | None = None) -> str:
+        return f"{text} {run and run.job}"
+
+    @driven.app.job
+    def other(run: Annotated[rota.Context, "given"], text: str) -> str:
+        return f"{text} {run.job}"
+
+    assert isinstance(other, rota.ContextTask)
+    assert not isinstance(note, rota.ContextTask)
+    note.enqueue("a")
+    other.enqueue("b")
+    assert [run.result for run in driven.drain()] == ['"a note"', '"b other"']
+    assert note("c") == "c None"
+    assert other(SimpleNamespace(job="mine"), "d") == "d mine"
+
+
+def test_using_is_a_changed_copy(driven: Driven) -> None:
+    @driven.app.job(priority=1, queue="own")
+    def note(n: int = 0) -> int:
+        return n
+
+    def seen(made: Enqueued) -> tuple[Any, ...]:
+        run = driven.store.run(made.id)
+        return run.priority, run.queue, run.state, run.timeout
+
+    later = note.using(priority=5, delay="1h", queue="slow")
+    plain = (1, "own", "queued", None)
+    assert seen(note.enqueue()) == plain
+    assert seen(later.enqueue(1)) == (5, "slow", "waiting", None)
+    assert seen(later.using(priority=7, timeout=2).enqueue()) == (
+        7, "slow", "waiting", timedelta(seconds=2),
+    )  # fmt: skip
+    assert seen(later.using(delay=None, queue=None).enqueue()) == (5, *plain[1:])
+    at = later.using(delay=None, at="2030-01-01T00:00Z").enqueue()
+    assert driven.store.run(at.id).due_at == datetime(2030, 1, 1, tzinfo=UTC)
+    # Beside the arguments, and in enqueue_many, they are later ones too.
+    assert seen(later.enqueue(1, priority=6, delay=None)) == (6, "slow", "queued", None)
+    assert seen(later.enqueue_many([{}], queue=None, max_attempts=1)[0])[:2] == (5, "own")
+    assert seen(note.using(notify=None, connection=None).enqueue()) == plain
+    assert (later.name, later(4), repr(later)) == ("note", 4, "<job note>")
+    assert type(later) is type(note)
+
+
+def test_every_option_is_taken_by_using(driven: Driven) -> None:
+    @driven.app.job
+    def note() -> None: ...
+
+    task = note.using(
+        delay="1h", key="k", key_ttl="2h", priority=3, queue="q", concurrency_key="c",
+        concurrency_limit=2, max_attempts=4, timeout="5s", correlation_id="x", notify=False,
+    )  # fmt: skip
+    run = driven.store.run(task.enqueue().id)
+    assert (run.priority, run.queue, run.concurrency_key, run.concurrency_limit) == (3, "q", "c", 2)
+    assert (run.max_attempts, run.timeout, run.correlation_id) == (4, timedelta(seconds=5), "x")
+    assert run.due_at == driven.clock.now + timedelta(hours=1)
+    assert not task.enqueue().created
+    driven.clock.advance("3h")
+    assert task.enqueue().created
+
+
+def test_nine_options_are_taken_beside_the_arguments(driven: Driven) -> None:
+    @driven.app.job
+    def note(n: int, **more: Any) -> int:
+        return n
+
+    given: dict[str, Any] = {
+        "key": "k", "key_ttl": "2h", "priority": 3, "concurrency_key": "c",
+        "concurrency_limit": 2, "connection": None, "notify": False,
+    }  # fmt: skip
+    for name in ("delay", "at"):
+        at = driven.clock.now + timedelta(hours=1)
+        given[name] = "1h" if name == "delay" else at
+        run = driven.store.run(note.enqueue(7, **given).id)
+        assert (run.priority, run.concurrency_key, run.concurrency_limit) == (3, "c", 2)
+        assert (run.args, run.due_at) == ('{"n":7}', at)
+        assert not note.enqueue(7, **given).created
+        driven.clock.advance("3h")
+        given[name] = None
+    # Others never: here they are arguments, as the function takes any.
+    made = note.enqueue(7, queue="q", max_attempts=1, timeout=1, correlation_id="x")
+    assert sorted(json.loads(driven.store.run(made.id).args)) == [
+        "correlation_id", "max_attempts", "n", "queue", "timeout",
+    ]  # fmt: skip
+
+
+def test_a_parameter_with_the_name_of_an_option_is_the_argument(driven: Driven) -> None:
+    @driven.app.job
+    def note(key: str, notify: bool = True, delay: str = "none") -> str:
+        return f"{key} {notify} {delay}"
+
+    note.enqueue(key="a")
+    assert note.enqueue("a", notify=False).created
+    assert note.using(key="once").enqueue(key="b", delay="1h", priority=-1).created
+    assert not note.using(key="once").enqueue("c").created
+    note.enqueue_many([{"key": "d"}])
+    driven.app.enqueue("note", {"key": "e"}, key="twice")
+    assert [run.result for run in driven.drain()] == [
+        '"a True none"', '"a False none"', '"d True none"', '"e True none"', '"b True 1h"',
+    ]  # fmt: skip
+
+
+async def test_no_name_of_our_own_is_in_the_way_of_an_argument(driven: Driven) -> None:
+    @driven.app.job
+    def note(self: int, call: int, args: int, kwargs: int, options: int, function: int) -> int:
+        return self + call + args + kwargs + options + function
+
+    given = {"self": 1, "call": 2, "args": 3, "kwargs": 4, "options": 5, "function": 6}
+    note.enqueue(**given)
+    await note.aenqueue(**given)
+    assert note(**given) == 21
+    assert [run.result for run in driven.drain()] == ["21", "21"]
+
+
+def test_a_task_can_be_another_job_too(driven: Driven) -> None:
+    @driven.app.job
+    def note(n: int) -> int:
+        return n
+
+    other = driven.app.job("other")(note)
+    assert (note.name, other.name) == ("note", "other")
+    other.enqueue(3)
+    assert [(run.job, run.result) for run in driven.drain()] == [("other", "3")]
 
 
 # What JSON makes of arguments

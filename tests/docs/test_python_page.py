@@ -15,10 +15,9 @@ from rota import testing
 from rota.executors.context import Lock
 from rota.executors.keeping import Storage
 from rota.flow.control import Control
-from rota.flow.enqueue import Options
 from rota.model.options import SCHEDULE_OPTIONS
 from rota.model.run import Run
-from rota.task import HeldLock
+from rota.task import ENQUEUE_OPTIONS, HeldLock
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 TEXT = PAGE.read_text("utf-8")
@@ -80,7 +79,7 @@ def test_every_name_of_the_package_is_documented() -> None:
     [
         ("Jobs", parameters(rota.Rota.job)),
         ("Schedules", [*SCHEDULE_OPTIONS, *parameters(rota.Rota.schedule)]),
-        ("Enqueue", [*parameters(rota.Task.enqueue), *Options.__dataclass_fields__]),
+        ("Enqueue", sorted(ENQUEUE_OPTIONS)),
         ("Context", public(rota.Context, OF_EXECUTORS)),
         ("Context", [*public(Lock, {"port"}), *public(HeldLock, {"storage"})]),
         ("Files that outlive a run", rota.KeptFile.__struct_fields__),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
 
 import msgspec
@@ -102,11 +102,14 @@ def test_annotations_become_json_types(annotation: Any, types: tuple[str, ...]) 
 
 
 def test_defaults_are_not_required_and_the_context_is_no_argument() -> None:
-    def function(ctx, a: int, b: str = "x", *, c: float, other: Context | None = None) -> None:  # type: ignore[no-untyped-def]
+    def function(ctx, a: int, b: str = "x", *, c: float, d: float = 0) -> None:  # type: ignore[no-untyped-def]
         pass
 
-    told = [(p.name, p.required) for p in signature_of(function).parameters]
-    assert told == [("a", True), ("b", False), ("c", True), ("other", False)]
+    handler = handler_of(function)
+    found = [(p.name, p.required) for p in handler.signature.parameters]
+    assert found == [("a", True), ("b", False), ("c", True), ("d", False)]
+    assert handler.positional == ("a", "b")
+    assert handler.context_first
 
 
 def test_the_context_is_known_by_its_annotation() -> None:
@@ -116,10 +119,85 @@ def test_the_context_is_known_by_its_annotation() -> None:
     def hidden(run: rota.Context, job: Missing, when: datetime) -> None:
         pass
 
-    for each in (function, hidden):
-        assert handler_of(each).context_name == "run"
+    def optional(job: str, run: Context | None = None) -> None:
+        pass
+
+    def union(job: str, run: Optional[Context] = None) -> None:  # noqa: UP045
+        pass
+
+    def annotated(run: Annotated[Context, "given"], job: str) -> None:
+        pass
+
+    def both(job: str, *, run: Annotated[Context | None, "given"] = None) -> None:
+        pass
+
+    def turned(job: str, run: Annotated[Context, "given"] | None = None) -> None:
+        pass
+
+    def hidden_optional(job: Missing, run: rota.Context | None = None) -> None:
+        pass
+
+    def hidden_union(job: Missing, run: typing.Optional["rota.Context"] = None) -> None:  # noqa: UP037, UP045
+        pass
+
+    def hidden_annotated(run: Annotated[rota.Context, "given"], job: Missing) -> None:
+        pass
+
+    begin = (function, hidden, annotated, hidden_annotated)
+    for each in (*begin, optional, union, both, turned, hidden_optional, hidden_union):
+        handler = handler_of(each)
+        assert handler.context_name == "run", each
+        assert next(p.name for p in handler.signature.parameters) == "job"
+        assert handler.context_first == (each in begin)
     # What cannot be resolved accepts anything, and does not spoil its neighbours.
     assert [p.types for p in signature_of(hidden).parameters] == [(), ("string",)]
+
+
+def test_what_is_not_the_context_alone_is_an_argument() -> None:
+    def mixed(run: Context | int) -> None:
+        pass
+
+    def hidden(run: rota.Context | Missing, other: list[rota.Context], third: Missing) -> None:
+        pass
+
+    assert handler_of(mixed).context_name is None
+    assert handler_of(hidden).context_name is None
+
+
+def test_a_second_context_is_refused() -> None:
+    def function(ctx: Context, other: Context | None = None) -> None:
+        pass
+
+    with pytest.raises(Invalid, match="takes the context twice, as 'ctx' and 'other'; leave one"):
+        handler_of(function)
+
+
+def test_a_method_of_a_class_is_refused_with_the_way_out() -> None:
+    class Shop:
+        def sell(self, item: str) -> None:
+            pass
+
+        def of_class(cls, item: str) -> None:  # noqa: N805
+            pass
+
+        def inner(self) -> Callable[..., None]:
+            def sell(self: str) -> None:
+                pass
+
+            return sell
+
+        @staticmethod
+        def free(item: str) -> None:
+            pass
+
+    message = r"Shop\.sell' is a method, and its runs .* no self; make it a function .*sell\)$"
+    with pytest.raises(Invalid, match=message):
+        handler_of(Shop.sell)
+    with pytest.raises(Invalid, match="is a method, and its runs would have no cls"):
+        handler_of(Shop.of_class)
+    assert handler_of(Shop().sell).positional == ("item",)
+    assert handler_of(Shop().inner()).positional == ("self",)
+    assert handler_of(Shop.free).positional == ("item",)
 
 
 def test_keyword_arguments_make_it_open() -> None:

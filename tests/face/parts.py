@@ -182,7 +182,8 @@ def python() -> dict[str, Any]:
 
 # Programs are given these, and make none.
 MADE_BY_ROTA = (
-    "Control", "HeldLock", "Storage", "rota.Context", "rota.Task", "rota.testing.Driver",
+    "Control", "HeldLock", "Storage", "rota.Context", "rota.ContextTask", "rota.Task",
+    "rota.testing.Driver",
 )  # fmt: skip
 TESTING = ("Clock", "Driver", "TestApp", "in_memory")
 

@@ -1,11 +1,13 @@
 """What a Python function takes, in words of JSON; and its arguments, on the way out and back in.
 
-Arguments travel as JSON by name. A parameter called `ctx` or annotated `rota.Context` is given by
-Rota and is no argument. An annotation that msgspec cannot decode accepts anything, as it came.
+Arguments travel as JSON by name. A parameter called `ctx` or annotated `rota.Context` (also with
+`| None`, and in `Annotated`) is given by Rota and is no argument. An annotation that msgspec cannot
+decode accepts anything, as it came.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import types
 import typing
@@ -47,6 +49,8 @@ class Handler:
     rich: Mapping[str, Any]
     context_name: str | None
     is_async: bool
+    positional: tuple[str, ...] = ()  # arguments that a call may give by position, in their order
+    context_first: bool = False  # a direct call gives the context by position, before them
 
     def call(self, context: Context) -> Any:
         return self.function(**self.arguments(context))
@@ -80,8 +84,15 @@ def handler_of(function: Function) -> Handler:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise Invalid(f"{_name(function)} is a generator and would never run; remove its yield")
     hints = _hints(function)
-    parameters, rich, context_name, is_open = [], {}, None, False
-    for name, parameter in inspect.signature(function).parameters.items():
+    declared = inspect.signature(function).parameters
+    if _is_method(function, next(iter(declared), "")):
+        raise Invalid(
+            f"{_name(function)} is a method, and its runs would have no {next(iter(declared))}; "
+            "make it a function outside the class, or a job of one object: "
+            f'app.job("{function.__name__}")(made.{function.__name__})'
+        )
+    parameters, positional, rich, context_name, is_open = [], [], {}, None, False
+    for name, parameter in declared.items():
         hint = hints.get(name, inspect.Parameter.empty)
         match parameter.kind:
             case inspect.Parameter.VAR_POSITIONAL | inspect.Parameter.POSITIONAL_ONLY:
@@ -91,7 +102,12 @@ def handler_of(function: Function) -> Handler:
                 )
             case inspect.Parameter.VAR_KEYWORD:
                 is_open = True
-            case _ if name == "ctx" or hint is Context:
+            case _ if name == "ctx" or _is_context(hint):
+                if context_name is not None:
+                    raise Invalid(
+                        f"{_name(function)} takes the context twice, as {context_name!r} and "
+                        f"{name!r}; leave one of them out"
+                    )
                 context_name = name
             case _:
                 json_types = _plain(hint)
@@ -99,8 +115,40 @@ def handler_of(function: Function) -> Handler:
                     rich[name] = hint
                 required = parameter.default is inspect.Parameter.empty
                 parameters.append(Parameter(name=name, types=json_types or (), required=required))
-    signature = Signature(tuple(parameters), open=is_open)
-    return Handler(function, signature, rich, context_name, _is_async(function))
+                if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+                    positional.append(name)
+    return Handler(
+        function,
+        Signature(tuple(parameters), open=is_open),
+        rich,
+        context_name,
+        _is_async(function),
+        tuple(positional),
+        context_first=_is_first(context_name, declared),
+    )
+
+
+def _is_method(function: Function, first: str) -> bool:
+    """Whether it was defined in a class, for its objects. A bound one has its object already."""
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    in_class = owner != "" and not owner.endswith("<locals>")
+    return in_class and first in ("self", "cls") and not inspect.ismethod(function)
+
+
+def _is_first(name: str | None, declared: Mapping[str, inspect.Parameter]) -> bool:
+    if name is None or name != next(iter(declared)):
+        return False
+    return declared[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def _is_context(hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        return _is_context(typing.get_args(hint)[0])
+    if origin in (typing.Union, types.UnionType):
+        members = [member for member in typing.get_args(hint) if member is not type(None)]
+        return len(members) == 1 and _is_context(members[0])
+    return hint is Context
 
 
 def _is_async(function: Function) -> bool:
@@ -161,9 +209,38 @@ def _hints_one_by_one(function: Function) -> dict[str, Any]:
         try:
             resolved |= typing.get_type_hints(holder, known, include_extras=True)
         except Exception:
-            if str(annotation).rpartition(".")[2] == "Context":
+            if isinstance(annotation, str) and _reads_as_context(annotation):
                 resolved[name] = Context
     return resolved
+
+
+def _reads_as_context(annotation: str) -> bool:
+    try:
+        return _names_context(ast.parse(annotation, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _names_context(written: ast.expr) -> bool:
+    """Whether an annotation that cannot be evaluated is `Context` by its last name."""
+    match written:
+        case ast.Name(id="Context") | ast.Attribute(attr="Context"):
+            return True
+        case ast.Constant(value=str(quoted)):
+            return _reads_as_context(quoted)
+        case (
+            ast.BinOp(op=ast.BitOr(), left=member, right=ast.Constant(value=None))
+            | ast.BinOp(op=ast.BitOr(), left=ast.Constant(value=None), right=member)
+        ):
+            return _names_context(member)
+        case ast.Subscript(
+            value=ast.Name(id="Optional" | "Annotated")
+            | ast.Attribute(attr="Optional" | "Annotated"),
+            slice=inner,
+        ):
+            return _names_context(inner.elts[0] if isinstance(inner, ast.Tuple) else inner)
+        case _:
+            return False
 
 
 def _name(function: Function) -> str:

@@ -21,7 +21,14 @@ from rota.model.schedule import DEFINITION, Schedule
 TIMINGS = ("schedule", "every", "at")
 SCHEDULE_OPTIONS = frozenset(DEFINITION) - {"name", "job", "kind", "expr"}
 # What other tools call it, and what they have that Rota has not.
-_MEANT = {"cron": "schedule", "crontab": "schedule", "interval": "every", "retries": "max_attempts"}
+_MEANT = {
+    "cron": "schedule",
+    "crontab": "schedule",
+    "interval": "every",
+    "queue_name": "queue",
+    "retries": "max_attempts",
+    "run_after": "at",
+}
 _NOTES = {
     "rate_limit": "Rota has no rate limit; concurrency_limit bounds how many run at once",
     "expires": "a run does not expire; of a schedule, misfire_grace says how late one may begin",
