@@ -13,6 +13,7 @@ from typing import Any
 from rota.app import Rota
 from rota.errors import Invalid, RotaError
 from rota.executors.inspection import Inspector
+from rota.executors.targets import missing_extras
 from rota.flow.explain import Coming, coming, in_words
 from rota.jobsd.folder import check_job
 from rota.jobsd.load import Loader
@@ -88,6 +89,7 @@ def check_folder(
                 report.findings += _warnings(one)
                 report.findings += _of_scripts(app, one, root, environment)
                 report.jobs.append((one, *_when(one, now)))
+    report.findings += _of_extras(app, report)
     dialect = app.targets.find().kind
     for folder in (INIT, START):
         try:
@@ -109,6 +111,15 @@ def _error(one: Definition) -> Finding:
 def _warnings(one: Definition) -> Iterator[Finding]:
     for told in one.warnings:
         yield Finding(kind="warning", place=one.place, message=told, job=one.name)
+
+
+def _of_extras(app: Rota, report: Report) -> Iterator[Finding]:
+    """Warnings only: jobs may be checked on a machine that does not run them."""
+    places = {one.name: one.place for one, _, _ in report.jobs}
+    jobs = [one.job for one, _, _ in report.jobs]
+    for message, names in missing_extras(app.targets, jobs).items():
+        job = names[0] if len(names) == 1 else None
+        yield Finding(kind="warning", place=places[names[0]], message=message, job=job)
 
 
 def _when(one: Definition, now: datetime) -> tuple[str, list[Coming]]:
