@@ -160,7 +160,7 @@ def journey(rota: str, place: Path, trial: Trial) -> None:
         if trial.has("duckdb"):
             told = run_both([rota, "run", "visits", "--wait"], cwd=place)
             check("succeeded" in told, told)
-        told = run([rota, "sql", "-c", "SELECT state FROM runs WHERE job = 'hello'"], cwd=place)
+        told = run([rota, "sql", "-c", "SELECT state FROM runs WHERE job_name = 'hello'"], cwd=place)
         check("succeeded" in told, told)
 
 
@@ -244,7 +244,7 @@ def run(command: Sequence[str], cwd: Path | None = None) -> str:
 
 
 def run_both(command: Sequence[str], cwd: Path | None = None) -> str:
-    """The answer and what is output beside it."""
+    """The answer and the notes beside it."""
     done = _done(command, cwd)
     return done.stdout + done.stderr
 

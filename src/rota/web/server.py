@@ -89,7 +89,8 @@ class Web:
         if not is_loopback_host(host):
             raise Invalid(
                 f"host {host!r} can be reached by others, and there is no token yet; make one "
-                "with `rota token create NAME --role admin`, or leave the host at 127.0.0.1"
+                "with `rota migrate` and `rota token create NAME --role admin`, or leave the host "
+                "at 127.0.0.1"
             )
 
     def _bind(self, settings: Settings) -> socket.socket:
