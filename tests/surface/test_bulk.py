@@ -8,8 +8,6 @@ import sys
 import pytest
 
 from rota.cli import bulk as bulk_command
-from rota.cli.main import main
-from rota.cli.output import StatusLine
 from rota.errors import Conflict
 from rota.flow.control import Control
 from tests.surface.conftest import Cli
@@ -136,20 +134,3 @@ def test_wrong_use(cli: Cli, store: Control, args: str, message: str) -> None:
     answer = cli(*args.split())
     assert answer.code == 2
     assert message in answer.error
-
-
-def test_a_terminal_sees_how_far_it_is(
-    cli: Cli, store: Control, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = StatusLine()
-    line.show("1 of 3")
-    line.clear()
-    assert capsys.readouterr().err == ""
-    enqueue(cli, "broken")
-    screen = Terminal()
-    with monkeypatch.context() as patch:
-        patch.setenv("TERM", "xterm")
-        patch.setattr(sys, "stderr", screen)
-        main(["cancel", "--all", "--yes"])
-    assert "1 of 1" in screen.getvalue()
-    assert screen.getvalue().endswith("\r\x1b[K")

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -18,6 +19,7 @@ from rota.cli.main import parse
 from rota.config import Settings, load_settings
 from rota.errors import Invalid
 from rota.model.duration import parse_duration
+from tests.surface.conftest import environment
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNIT = (DEPLOY / "rota.service").read_text("utf-8")
@@ -108,6 +110,34 @@ def test_the_composition_is_whole() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_the_lines_for_one_container_lead_to_a_process_that_starts(tmp_path: Path) -> None:
+    """What follows the name of the image, in a folder that is as empty as a new volume."""
+    lines = re.sub(r"\\\n#", "", CONTAINER).splitlines()
+    found = [
+        shlex.split(line.partition(" rota ")[2] or "up", comments=True)
+        for line in lines
+        if line.startswith("#   docker run")
+    ]
+    (host,) = re.findall(r"ROTA_HOST=(\S+)", CONTAINER)
+    *before, last = [words for words in found if words]
+    assert [words[0] for words in before] == ["migrate", "token"]
+    assert last == ["up"]
+    env = {**environment(), "ROTA_HOST": host}
+    rota = [sys.executable, "-m", "rota"]
+    for words in before:
+        subprocess.run([*rota, *words], cwd=tmp_path, env=env, check=True, capture_output=True)
+    with subprocess.Popen(
+        [*rota, "up", "--port", "0", "--json"],
+        cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        screen = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+        process.terminate()
+        process.stdout.read()
+    assert screen["web"]["url"]
+    assert process.returncode == 0
+
+
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     # Verify looks for the program, which is not installed there.
     unit = tmp_path / "rota.service"

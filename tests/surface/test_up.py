@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -393,3 +394,54 @@ def test_a_wrong_start_is_one_line(
     answer = cli("up", *args.split())
     assert answer.code == (1 if "folder/rota.db" in args else 2)
     assert answer.error.startswith(message)
+
+
+FALL = """
+    import asyncio
+    import gc
+    import threading
+    import rota
+
+    app = rota.Rota()
+
+    def fall():
+        raise SystemExit("the loop fell")
+
+    @app.job
+    def end_web() -> None:
+        (thread,) = (one for one in threading.enumerate() if one.name == "rota-web")
+        for one in gc.get_objects():
+            if isinstance(one, asyncio.BaseEventLoop) and one._thread_id == thread.ident:
+                one.call_soon_threadsafe(fall)
+"""
+
+
+def test_a_web_server_that_has_ended_is_on_the_screen_and_comes_back(
+    folder: Path, cli: Cli
+) -> None:
+    (folder / "fall.py").write_text(dedent(FALL))
+    up = Up("fall:app", "--port", "0", "--json")
+    try:
+        assert up.process.stdout is not None
+        screen = json.loads("".join(iter(up.process.stdout.readline, "}\n")) + "}")
+        url = screen["web"]["url"]
+        port = url.rpartition(":")[2]
+        wait_until(lambda: answers(url))
+        assert cli("run", "end_web").code == 0
+        end = json.loads(up.wait_for("the web server has ended: SystemExit: the loop fell"))
+        assert end["level"] == "error"
+        assert f"port {port} is served again in 1 s" in end["message"]
+        assert "Traceback" in end["error"]
+        up.wait_for(f"the web server answers again on port {port}")
+        wait_until(lambda: answers(url))
+        assert cli("run", "end_web").code == 0
+        up.wait_for("the web server has ended", "is served again in 2 s")
+    finally:
+        code, _ = up.stop()
+    assert code == 0
+
+
+def answers(url: str) -> bool:
+    with suppress(OSError):
+        return bool(urllib.request.urlopen(f"{url}/healthz", timeout=5).status == 200)
+    return False

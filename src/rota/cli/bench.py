@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 from rota.app import Rota
 from rota.cli.options import HERE, Option, Where
-from rota.cli.output import StatusLine, note, say_json, say_table
+from rota.cli.output import note, say_json, say_table
+from rota.cli.progress import Progress
 from rota.cli.store import actor, existing
 from rota.errors import Conflict, Unavailable
 from rota.flow.service import ServiceOptions
@@ -61,16 +62,15 @@ def bench(
         name = BENCH + secrets.token_hex(4)
         app = Measured(storage=store)
         app.settings = replace(settings, jobs_dir=None, queues=(name,))
-        line = StatusLine()
-        try:
-            _forget_old(store)
-            store.record_action(actor(), "bench", name, after=f"{runs} runs")
-            measured = _measure(app, name, runs, line)
-        finally:
-            line.show("cleaning up")
-            app.stop()
-            _forget(where, name)
-            line.clear()
+        with Progress(silent=where.json) as progress:
+            try:
+                _forget_old(store)
+                store.record_action(actor(), "bench", name, after=f"{runs} runs")
+                measured = _measure(app, name, runs, progress)
+            finally:
+                progress.show("cleans up")
+                app.stop()
+                _forget(where, name)
     told: dict[str, Any] = {"database": redact_text(settings.database), "runs": runs, **measured}
     if where.json:
         return say_json(told)
@@ -109,24 +109,24 @@ class Starts:
                 raise Unavailable(f"{count} runs did not begin within {LONGEST_SECONDS:.0f} s")
 
 
-def _measure(app: Rota, name: str, runs: int, line: StatusLine) -> dict[str, float]:
+def _measure(app: Rota, name: str, runs: int, progress: Progress) -> dict[str, float]:
     starts = Starts()
     task: Task[..., Any] = app.job(name, queue=name, max_attempts=1)(starts.begin)
     app.load()
 
-    line.show(f"enqueues {SINGLES} runs, one by one")
+    progress.show(f"enqueues {SINGLES} runs, one by one")
     singles = [_timed(task.enqueue) for _ in range(SINGLES)]
-    line.show(f"enqueues {runs:,} runs at once")
+    progress.show(f"enqueues {runs:,} runs at once")
     bulk = _timed(lambda: task.enqueue_many([{}] * runs))
 
-    line.show(f"drains {runs + SINGLES:,} runs")
+    progress.show(f"drains {runs + SINGLES:,} runs")
     app.start(["worker"])
     starts.wait(1)
     began = starts.at[0]
-    _until_done(app, name, runs + SINGLES, line)
+    _until_done(app, name, runs + SINGLES, progress)
     drained = time.perf_counter() - began
 
-    line.show(f"starts {SINGLES} runs, one by one")
+    progress.show(f"starts {SINGLES} runs, one by one")
     latencies = []
     for _ in range(SINGLES):
         known, asked = len(starts.at), time.perf_counter()
@@ -143,11 +143,11 @@ def _measure(app: Rota, name: str, runs: int, line: StatusLine) -> dict[str, flo
     }
 
 
-def _until_done(app: Rota, name: str, count: int, line: StatusLine) -> None:
+def _until_done(app: Rota, name: str, count: int, progress: Progress) -> None:
     """Until the store says so: a run whose end is not written is not done."""
     until = time.monotonic() + LONGEST_SECONDS
     while (done := app.control.count_runs("succeeded", job=name)) < count:
-        line.show(f"drained {done:,} of {count:,}")
+        progress.show("drains", done, count)
         if time.monotonic() > until:
             raise Unavailable(f"{count:,} runs did not end within {LONGEST_SECONDS:.0f} s")
         time.sleep(0.02)

@@ -7,7 +7,8 @@ from typing import Any
 
 from rota.cli.main import FAILED, OK
 from rota.cli.options import Many, Where
-from rota.cli.output import StatusLine, note, say, say_json
+from rota.cli.output import note, say, say_json
+from rota.cli.progress import Progress
 from rota.errors import Invalid
 from rota.flow.bulk import Bulk, bulk_states
 from rota.flow.control import Control
@@ -47,19 +48,19 @@ def do_all(
     if total and not many.yes and not _confirmed(f"{verb} {told}?", where):
         note("nothing was done")
         return FAILED
-    line, pages = StatusLine(), list[Bulk]()
-    for state in states if total else ():
-        before: int | None = None
-        while True:
-            page = control.bulk(
-                verb, state, **chosen, before=before, reason=reason, latest=latest, limit=STEP
-            )
-            pages.append(page)
-            line.show(f"{sum(one.done + one.left_out for one in pages):,} of {total:,}")
-            before = page.before
-            if before is None:
-                break
-    line.clear()
+    pages = list[Bulk]()
+    with Progress(silent=where.json) as progress:
+        for state in states if total else ():
+            before: int | None = None
+            while True:
+                page = control.bulk(
+                    verb, state, **chosen, before=before, reason=reason, latest=latest, limit=STEP
+                )
+                pages.append(page)
+                progress.show(verb, sum(one.done + one.left_out for one in pages), total)
+                before = page.before
+                if before is None:
+                    break
     return _say_end(verb, pages, where)
 
 

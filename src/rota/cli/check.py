@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from rota.cli.main import FAILED, OK
 from rota.cli.options import HERE, Option, Where
 from rota.cli.output import clean, note, paint, say, say_json, say_painted, say_table
+from rota.cli.progress import Progress
 from rota.cli.store import settings_of
 from rota.cli.times import wall_clock
 from rota.flow.explain import Coming
@@ -42,7 +44,9 @@ def check(
     if folder is not None:
         app.settings = replace(app.settings, jobs_dir=str(folder))
     try:
-        report = check_folder(app, os.environ, wall_clock())
+        with Progress(silent=where.json) as progress:
+            show = partial(progress.show, "checks")
+            report = check_folder(app, os.environ, wall_clock(), show)
     finally:
         app.close()
     bad = {"error"} if ignore_missing else {"error", "missing"}

@@ -10,7 +10,8 @@ from rota.cli.arguments import read_arguments
 from rota.cli.find import schedule_or_none
 from rota.cli.main import FAILED, OK
 from rota.cli.options import BOTH, HERE, JOBS, QUEUES, Arg, Option, Wait, Where
-from rota.cli.output import StatusLine, note, say, say_json
+from rota.cli.output import note, say, say_json
+from rota.cli.progress import SPINNER_SECONDS, Progress
 from rota.cli.records import run_record
 from rota.cli.results import say_result
 from rota.cli.store import nobody_else_can_run, operating
@@ -137,7 +138,7 @@ def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     if job.error is not None and job.good and run.reason is None:
         note(f"{error_line(job.error, limit=500)}; {LAST_GOOD}")
     if wait:
-        return say_end(wait_for_end(control, made.id), where)
+        return say_end(wait_for_end(control, made.id, where), where)
     # A program may enqueue before its workers start; a person wants to know now.
     if run.reason and (not where.json or job.error):
         note(run.reason)
@@ -150,23 +151,28 @@ def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     return OK
 
 
-def wait_for_end(control: Control, run_id: str) -> Run:
-    """The run when it is over; meanwhile people see how far it is."""
-    began, hinted, line = time.monotonic(), False, StatusLine()
+def wait_for_end(control: Control, run_id: str, where: Where) -> Run:
+    """The run when it is over; meanwhile people see how far it is, and its last log line."""
+    began, hinted = time.monotonic(), False
     try:
-        while (run := control.run(run_id)).state not in TERMINAL:
-            line.show(_under_way(run))
-            if not hinted and run.attempt == 0 and time.monotonic() - began > PATIENCE_SECONDS:
-                hinted = True
-                line.clear()
-                _say_why_it_waits(run)
-            time.sleep(LOOK_SECONDS)
+        with Progress(silent=where.json, after=SPINNER_SECONDS) as progress:
+            while (run := control.run(run_id)).state not in TERMINAL:
+                if not hinted and run.attempt == 0 and time.monotonic() - began > PATIENCE_SECONDS:
+                    hinted = True
+                    progress.clear()
+                    _say_why_it_waits(run)
+                if progress.drawn:
+                    progress.show(_under_way(run) + _last_line(control, run))
+                time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        line.clear()
         note(f"the run goes on without us; look at it with `rota show {run_id}`")
         raise
-    line.clear()
     return run
+
+
+def _last_line(control: Control, run: Run) -> str:
+    lines = control.log_tail(run.id, limit=1)
+    return f": {lines[0]['text']}" if lines else ""
 
 
 def _under_way(run: Run) -> str:

@@ -181,7 +181,7 @@ def redo(
         for one in control.redo_notes(told.id):
             note(one)
         if wait:
-            return say_end(wait_for_end(control, told.id), where)
+            return say_end(wait_for_end(control, told.id, where), where)
     how = "starts over" if from_step is None else f"goes on at step {from_step}"
     _done_run(told, f"{how}; it is {told.state}", where)
     return OK

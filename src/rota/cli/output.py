@@ -107,23 +107,6 @@ def paint(text: str, colour: str | None, *, stream: Any = None) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
-class StatusLine:
-    """One line that says how far it is, on a terminal and beside the answer; nothing in a pipe."""
-
-    def __init__(self) -> None:
-        self._shown = ""
-
-    def show(self, text: str) -> None:
-        if text != self._shown and coloured(sys.stderr):
-            self._shown = text
-            print(f"\r\x1b[K{one_line(text)}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._shown:
-            self._shown = ""
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
 def coloured(stream: Any) -> bool:
     import os
 

@@ -9,6 +9,7 @@ from rota.app import Rota
 from rota.cli.output import clean, paint, say_painted
 from rota.cli.times import when, zone_of
 from rota.config import Settings
+from rota.executors.targets import missing_extras
 from rota.flow.service import WEB
 from rota.flow.workers import is_alive
 from rota.model.duration import format_duration
@@ -33,7 +34,7 @@ def describe(
         "parts": list(parts),
         "jobs_dir": _folder(app, address, parts),
         "jobs": sorted(job.name for job in app.jobs()),
-        "problems": app.problems() if "worker" in parts else [],
+        "problems": [*_missing(app), *app.problems()] if "worker" in parts else [],
         "schedules": [
             {"name": one.name, "next_fire_at": one.next_fire_at} for one in app.control.schedules()
         ],
@@ -72,6 +73,14 @@ def _others(app: Rota) -> int:
     """Processes whose workers are alive on this store; this one has not begun yet."""
     now = app.storage.now()
     return len({(one["host"], one["pid"]) for one in app.control.workers() if is_alive(one, now)})
+
+
+def _missing(app: Rota) -> list[str]:
+    """What the jobs of this process need and this installation does not have."""
+    return [
+        f"{message} (for {', '.join(names[:JOBS])}{', …' if len(names) > JOBS else ''})"
+        for message, names in missing_extras(app.targets, app.jobs()).items()
+    ]
 
 
 def _others_words(told: dict[str, Any]) -> list[str]:

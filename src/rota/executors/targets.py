@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import os.path
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rota.duckdb_instances import open_instance, path_from_url
 from rota.errors import Invalid, MissingExtra, Unknown
-from rota.extras import how_to_install
+from rota.extras import how_to_install, missing, missing_for
+from rota.model.job import Job
 from rota.model.url import ENCODE, leave_out, with_patience
 
 STORE = "store"
@@ -65,6 +66,24 @@ class Targets:
             )
         url = self.named[wanted]
         return Target(wanted, url, is_store=_same(url, self.store))
+
+
+def missing_extras(targets: Targets, jobs: Iterable[Job]) -> dict[str, list[str]]:
+    """What jobs of SQL need and this installation does not have, each with the names of the jobs
+    and the command that adds it."""
+    found: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.executor != "sql":
+            continue
+        try:
+            target = targets.find(job.spec.get("target"))
+        except Unknown:  # the job's own check says so
+            continue
+        if (extra := missing_for(target.url)) is not None:
+            absent = " and ".join(missing(extra))
+            message = f"target {target.name} needs {absent}, not installed here; "
+            found.setdefault(message + how_to_install(extra), []).append(job.name)
+    return found
 
 
 def kind_of(url: str, what: str = "target") -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 from rota.app import Rota
 from rota.errors import Invalid, RotaError
+from rota.executors.inspection import Inspector
+from rota.executors.targets import missing_extras
 from rota.flow.explain import Coming, coming, in_words
 from rota.jobsd.folder import check_job
 from rota.jobsd.load import Loader
@@ -56,23 +59,37 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
 
-def check_folder(app: Rota, environment: Mapping[str, str], now: datetime) -> Report:
-    """Everything there is to say about the folder of an app's settings."""
+def check_folder(
+    app: Rota,
+    environment: Mapping[str, str],
+    now: datetime,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> Report:
+    """Everything there is to say about the folder of an app's settings. `progress` is called with
+    how many of its jobs are done, and how many there are."""
     root, report = app.settings.jobs_folder, Report()
     found = survey(root)
     if not found.exists:
         raise Invalid(f"no folder {root}; `rota init` makes one, or name another: rota check DIR")
     around = Surroundings(origin=app.settings.file_origin, timezone=app.settings.timezone)
-    loader = Loader(around, lambda job: check_job(app, job))
     for place, told in found.problems.items():
         report.findings.append(Finding(kind="error", place=place, message=told))
-    for one in loader.load(found, found.units.values()).values():
-        if one.error is not None:
-            report.findings.append(_error(one))
-            continue
-        report.findings += _warnings(one)
-        report.findings += _of_scripts(app, one, root, environment)
-        report.jobs.append((one, *_when(one, now)))
+    with closing(Inspector()) as inspector:
+        loader = Loader(
+            around,
+            lambda job: check_job(app, job),
+            lambda paths: {path: inspector.inspect(path) for path in paths},
+        )
+        for done, unit in enumerate(found.units.values()):
+            progress(done, len(found.units))
+            for one in loader.load(found, [unit]).values():
+                if one.error is not None:
+                    report.findings.append(_error(one))
+                    continue
+                report.findings += _warnings(one)
+                report.findings += _of_scripts(app, one, root, environment)
+                report.jobs.append((one, *_when(one, now)))
+    report.findings += _of_extras(app, report)
     dialect = app.targets.find().kind
     for folder in (INIT, START):
         try:
@@ -94,6 +111,15 @@ def _error(one: Definition) -> Finding:
 def _warnings(one: Definition) -> Iterator[Finding]:
     for told in one.warnings:
         yield Finding(kind="warning", place=one.place, message=told, job=one.name)
+
+
+def _of_extras(app: Rota, report: Report) -> Iterator[Finding]:
+    """Warnings only: jobs may be checked on a machine that does not run them."""
+    places = {one.name: one.place for one, _, _ in report.jobs}
+    jobs = [one.job for one, _, _ in report.jobs]
+    for message, names in missing_extras(app.targets, jobs).items():
+        job = names[0] if len(names) == 1 else None
+        yield Finding(kind="warning", place=places[names[0]], message=message, job=job)
 
 
 def _when(one: Definition, now: datetime) -> tuple[str, list[Coming]]:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -171,8 +172,9 @@ class Feed:
         self._ring.clear()
 
     def _wake(self) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._ring_the_bell)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: no client is left
+                self._loop.call_soon_threadsafe(self._ring_the_bell)
 
     def _ring_the_bell(self) -> None:
         assert self._news is not None

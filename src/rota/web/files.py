@@ -36,13 +36,12 @@ LIBRARIES = {
     "htm": "vendor/htm.mjs",
     "@preact/signals-core": "vendor/signals-core.mjs",
     "@preact/signals": "vendor/signals.mjs",
-    "uplot": "vendor/uPlot.mjs",
 }
 # Screens are fetched when they are shown, the rest with the page: no module waits for another to
 # be read before the browser knows that it is needed.
 LATER = (
     "screens/", "vendor/uPlot", "parts/chart", "parts/answer", "parts/editor", "parts/run-form",
-    "lib/statements", "lib/values", "theme.js",
+    "lib/statements", "lib/uplot", "lib/values", "theme.js",
 )  # fmt: skip
 
 

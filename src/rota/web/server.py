@@ -2,24 +2,31 @@
 
 `prepare` takes the address and says what is wrong with it, before anything runs. Nothing here needs
 the framework until `start`: it is loaded in the thread, beside the first runs.
+
+A server that ends without a request to stop closes its sockets at once, so that clients are refused
+and do not wait, and is started again on the same port after a pause that doubles.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import socket
 import ssl
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.app import Rota
 from rota.config import PORT, Settings
-from rota.errors import Conflict, Invalid, MissingExtra
+from rota.errors import Conflict, Invalid, MissingExtra, RotaError
 from rota.extras import how_to_install, missing
 from rota.flow.doctor_files import ENCRYPT, IN_CLEAR
 from rota.model.host import is_loopback_host
+from rota.model.limits import REASON_LENGTH
+from rota.model.redact import shorten
 from rota.web.first_token import TOKEN_FILE, ensure_token
 
 if TYPE_CHECKING:
@@ -34,20 +41,24 @@ START_SECONDS = 60.0
 # After the streams have ended: who has not taken its answer by then does not get it.
 STOP_SECONDS = 3
 KEEP_ALIVE_SECONDS = 15
+# Before a server that has ended is started again; doubled each time.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 class Web:
-    """`error` says why it does not run."""
+    """`error` says why it does not run, None while it does."""
 
     def __init__(self, app: Rota, *, wrong_tokens: int | None = None) -> None:
         self._app, self._settings = app, app.settings
         self._wrong_tokens = wrong_tokens
         self._socket: socket.socket | None = None
+        self._port = 0
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._feed: Feed | None = None
         self._ready = threading.Event()
-        self.draining = False
+        self._draining = threading.Event()
+        self._begun_at: float | None = None
         self.error: str | None = None
         self.note: str | None = None
         self.token_file: Path | None = None
@@ -65,6 +76,7 @@ class Web:
         if public and not self._app.storage.tokens_there()[1]:
             self.refuse_others()
         self._socket = self._bind(settings)
+        self._port = self._socket.getsockname()[1]
         if public and settings.tls_certificate is None:
             log.warning("host %s: %s; %s", settings.host, IN_CLEAR, ENCRYPT)
         if not public:
@@ -77,7 +89,8 @@ class Web:
         if not is_loopback_host(host):
             raise Invalid(
                 f"host {host!r} can be reached by others, and there is no token yet; make one "
-                "with `rota token create NAME --role admin`, or leave the host at 127.0.0.1"
+                "with `rota migrate` and `rota token create NAME --role admin`, or leave the host "
+                "at 127.0.0.1"
             )
 
     def _bind(self, settings: Settings) -> socket.socket:
@@ -98,9 +111,9 @@ class Web:
 
     @property
     def port(self) -> int:
-        assert self._socket is not None
-        port: int = self._socket.getsockname()[1]
-        return port
+        """The port of every server of this app: a later one takes the same."""
+        assert self._port, "not prepared"
+        return self._port
 
     @property
     def url(self) -> str:
@@ -114,7 +127,7 @@ class Web:
 
     def start(self) -> None:
         self.prepare()
-        self._thread = threading.Thread(target=self._serve, name="rota-web", daemon=True)
+        self._thread = threading.Thread(target=self._live, name="rota-web", daemon=True)
         self._thread.start()
 
     def wait_ready(self) -> None:
@@ -127,9 +140,13 @@ class Web:
     def drain(self) -> None:
         """The process is about to stop: streams end, and it is ready for nothing new. What is
         under way can still be looked at."""
-        self.draining = True
+        self._draining.set()
         if self._feed is not None:
             self._feed.stop()
+
+    @property
+    def draining(self) -> bool:
+        return self._draining.is_set()
 
     def stop(self) -> None:
         """May be called again."""
@@ -140,22 +157,67 @@ class Web:
             if self._server is not None:
                 self._server.should_exit = True
             thread.join(STOP_SECONDS + 2)
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._close()
 
-    def _serve(self) -> None:
-        try:
-            self._server = self._make_server()
-            if self.draining:
-                return
-            assert self._socket is not None
-            self._server.run(sockets=[self._socket])
-        except BaseException as fault:
-            self.error = f"the web server has ended: {fault}"
-            log.exception("the web server has ended; everything else goes on")
-        finally:
+    def _live(self) -> None:
+        """Serve until a request to stop. A server that ends before is followed by another."""
+        ends = 0
+        while not self.draining:
+            self._begun_at = None
+            fault = self._serve()
+            self._close()
+            if not self.draining:
+                ends = 1 if self._worked_for() > LONGEST_PAUSE else ends + 1
+                self._explain_end(fault, ends)
             self._ready.set()
+            self._draining.wait(pause_after(ends))
+
+    def _serve(self) -> BaseException | None:
+        """Serve once; what ended it, None for an end without a fault."""
+        try:
+            if self._socket is None:
+                self._socket = self._listen_again()
+            server = self._server = self._make_server()
+            # After the assignment: a stop either finds this server or is seen here.
+            if not self.draining:
+                # The loop of asyncio. A program that wants another sets its policy.
+                asyncio.run(_serve_until_end(server, self._socket))
+        except BaseException as fault:
+            if self.draining:
+                log.exception("the web server has ended with an error")
+            return fault
+        return None
+
+    def _listen_again(self) -> socket.socket:
+        try:
+            return _listen(self._settings.host, self._port)
+        except OSError as fault:
+            if fault.errno != errno.EADDRINUSE:
+                raise
+            raise Conflict(f"port {self._port} is in use by another program") from None
+
+    def _worked_for(self) -> float:
+        return 0.0 if self._begun_at is None else time.monotonic() - self._begun_at
+
+    def _explain_end(self, fault: BaseException | None, ends: int) -> None:
+        """In `error`, and in the log, which `rota up` has on its screen."""
+        what = "could not start" if self._begun_at is None else "has ended"
+        why = "no reason is known" if fault is None else f"{type(fault).__name__}: {fault}"
+        self.error = shorten(f"the web server {what}: {why}", REASON_LENGTH)
+        # A fault that stays must not fill the log.
+        cause = fault if ends == 1 and not isinstance(fault, RotaError) else None
+        log.error(
+            "%s; everything else goes on, and port %d is served again in %.0f s",
+            self.error, self._port, pause_after(ends), exc_info=cause,
+        )  # fmt: skip
+
+    def _close(self) -> None:
+        """The next client is refused, and nothing reads the store for streams that are gone."""
+        listener, self._socket = self._socket, None
+        if listener is not None:
+            listener.close()
+        if self._feed is not None:
+            self._feed.stop()
 
     def _make_server(self) -> uvicorn.Server:
         import uvicorn
@@ -175,7 +237,6 @@ class Web:
             guard,
             http=Protocol,
             ws="none",
-            loop="asyncio",
             lifespan="on",
             log_config=None,
             access_log=False,
@@ -193,7 +254,29 @@ class Web:
 
     def begun(self) -> None:
         """Called by the loop once it answers."""
+        self._begun_at = time.monotonic()
+        if self.error is not None:
+            log.info("the web server answers again on port %d", self._port)
+        self.error = None
         self._ready.set()
+
+
+async def _serve_until_end(server: uvicorn.Server, listener: socket.socket) -> None:
+    """uvicorn closes its sockets when it is asked to stop, and only then."""
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for listening in getattr(server, "servers", ()):
+            listening.close()
+        listener.close()
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # the next round of the loop closes what was aborted
+
+
+def pause_after(ends: int) -> float:
+    """Seconds before the next start of a server that has ended so many times in a row."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(ends - 1, 10))
 
 
 def check_installed() -> None:

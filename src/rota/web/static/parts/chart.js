@@ -1,7 +1,7 @@
 // Charts by uPlot, in the colours of the page, as wide as their place.
-import uPlot from "uplot";
 import { html, useEffect, useRef } from "../lib/html.js";
 import { hour, day } from "../lib/time.js";
+import uPlot from "../lib/uplot.js";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
