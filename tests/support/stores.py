@@ -31,7 +31,7 @@ from rota.storage.store import open_store
 from tests.support.postgres import Server
 
 # Deleted rows stay in the files until a vacuum; a new store costs less than to think about it.
-MOST_USES = 200
+MOST_USES = 100
 # What decides in which database a PostgreSQL store takes itself for a moved one.
 HOME = ("server", "database")
 
