@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.postgres import Cluster, Server, open_server
+from tests.support.postgres import Cluster, Server, memory_folder, open_server
+from tests.support.stores import DuckdbStores, FileStores, PostgresStores
 
 # Two busy processors make any deadline a lie; `make test` tries the same examples every time.
 TIMELESS: dict[str, Any] = {
@@ -22,6 +24,23 @@ for name in list(os.environ):
         del os.environ[name]
 
 
+def parameters(item: pytest.Item) -> list[object]:
+    callspec = getattr(item, "callspec", None)
+    return [] if callspec is None else list(callspec.params.values())
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is long
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave DuckDB to the long tests where a surface repeats on each engine what conformance has
+    proved on DuckDB. Only modules with a test that is marked `each_engine` are thinned out, so
+    none loses the engine as a whole."""
+    thinned = {item.path for item in items if item.get_closest_marker("each_engine")}
+    for item in items:
+        everywhere = item.path not in thinned or item.get_closest_marker("each_engine")
+        if not everywhere and "duckdb" in parameters(item):
+            item.add_marker("long")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Asynchronous tests run on asyncio."""
@@ -33,6 +52,33 @@ def postgres_server() -> Iterator[Server]:
     """A PostgreSQL to make databases in; not to be stopped."""
     with open_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def sqlite_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileStores]:
+    # A thousand commits that wait for a busy disk would take longer than a test may.
+    with memory_folder(tmp_path_factory.mktemp("sqlite")) as folder:
+        yield FileStores(folder, "sqlite")
+
+
+@pytest.fixture(scope="session")
+def postgres_stores(postgres_server: Server) -> Iterator[PostgresStores]:
+    with closing(PostgresStores(postgres_server)) as stores:
+        yield stores
+
+
+@pytest.fixture(scope="session")
+def duckdb_stores() -> Iterator[DuckdbStores]:
+    """In memory."""
+    with closing(DuckdbStores()) as stores:
+        yield stores
+
+
+@pytest.fixture(scope="session")
+def duckdb_file_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileStores]:
+    """For programs that open the file themselves."""
+    with memory_folder(tmp_path_factory.mktemp("duckdb")) as folder:
+        yield FileStores(folder, "duckdb")
 
 
 @pytest.fixture

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import psycopg
 import pytest
 
 import rota
 from rota.storage.store import open_store
 from rota.testing import Clock, Driver
 from tests.api.support import PATIENCE, Driven, Watch
-from tests.support.postgres import Server
+from tests.support.stores import Stores
 
-ENGINES = ("sqlite", "postgres", "duckdb")
-
-
-@pytest.fixture(scope="session")
-def migrated_database(postgres_server: Server) -> Iterator[str]:
-    """The database that every test's own is copied from: cheaper than to migrate each."""
-    with postgres_server.database() as url:
-        store = open_store(url)
-        store.migrate()
-        store.close()
-        # It has no home: each copy takes the database it finds itself in for its own.
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("DELETE FROM rota_data.meta WHERE key IN ('server', 'database')")
-        yield url
+STORES = {
+    "sqlite": "sqlite_stores", "postgres": "postgres_stores", "duckdb": "duckdb_file_stores",
+}  # fmt: skip
+ENGINES = tuple(STORES)
 
 
 @pytest.fixture
-def copied_database(postgres_server: Server, migrated_database: str) -> Iterator[str]:
-    with postgres_server.database(template=migrated_database) as url:
+def postgres_database(postgres_stores: Stores) -> Iterator[str]:
+    """The address of an empty store on PostgreSQL."""
+    with postgres_stores.emptied() as url:
         yield url
 
 
@@ -43,14 +32,11 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def database(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> str:
-    """The address of an empty store of the test's own."""
-    if engine == "sqlite":
-        return f"sqlite:///{tmp_path / 'rota.db'}"
-    if engine == "duckdb":
-        return f"duckdb:///{tmp_path / 'rota.duckdb'}"
-    url: str = request.getfixturevalue("copied_database")
-    return url
+def database(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+    """The address of an empty store."""
+    stores: Stores = request.getfixturevalue(STORES[engine])
+    with stores.emptied() as url:
+        yield url
 
 
 @pytest.fixture

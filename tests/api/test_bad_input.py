@@ -19,6 +19,7 @@ import pytest
 
 import rota
 from tests.api.support import Driven, plain
+from tests.support.postgres import Server
 
 Call = Callable[[rota.Rota], Any]
 NOBODY = 65534
@@ -168,6 +169,7 @@ ENQUEUES: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.each_engine
 def test_a_bad_enqueue_is_refused_and_leaves_nothing(driven: Driven) -> None:
     app = driven.app
     good = app.job("good")(work)
@@ -355,8 +357,8 @@ def test_a_host_that_is_not_there_is_named() -> None:
         define("postgresql://me@nowhere.invalid/rota").enqueue("good")
 
 
-def test_a_database_that_is_not_there_is_named(migrated_database: str) -> None:
-    missing = migrated_database.rpartition("/")[0] + "/nowhere"
+def test_a_database_that_is_not_there_is_named(postgres_server: Server) -> None:
+    missing = postgres_server.url("nowhere")
     with pytest.raises(
         rota.Unavailable, match=r"/nowhere does not answer .*check the name of the database"
     ):
@@ -372,14 +374,15 @@ def test_a_url_that_cannot_be_read_is_refused_without_the_password() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_read_only_server_is_named(copied_database: str) -> None:
-    name = copied_database.rpartition("/")[2]
-    with psycopg.connect(copied_database, autocommit=True) as connection:
+def test_a_read_only_server_is_named(postgres_database: str) -> None:
+    name = postgres_database.rpartition("/")[2]
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     with pytest.raises(rota.ReadOnly, match=r"cannot be written .*point `database` at the primary"):
-        define(copied_database).enqueue("good")
+        define(postgres_database).enqueue("good")
 
 
+@pytest.mark.each_engine
 def test_a_store_of_a_newer_rota_is_refused_and_left_alone(database: str, engine: str) -> None:
     app = define(database)
     app.load()

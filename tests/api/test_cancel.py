@@ -32,6 +32,7 @@ def test_a_waiting_run_is_cancelled_at_once(driven: Driven) -> None:
     assert outcomes(driven.app, made.id) == []
 
 
+@pytest.mark.each_engine
 def test_a_held_run_is_cancelled_and_the_line_moves_on(driven: Driven) -> None:
     @driven.app.job(concurrency_key="tenant")
     def note() -> None: ...
@@ -158,6 +159,7 @@ def test_a_coroutine_is_cancelled(app: rota.Rota, watch: Watch) -> None:
     assert cleaned.is_set()
 
 
+@pytest.mark.each_engine
 def test_a_process_is_ended(app: rota.Rota, watch: Watch) -> None:
     app.job(isolation="process")(handlers.hang)
     app.start()

@@ -43,6 +43,7 @@ def note(driven: Driven) -> Any:
 # Reading
 
 
+@pytest.mark.each_engine
 def test_overview_counts_and_tells_the_switches(driven: Driven, note: Any) -> None:
     driven.app.schedule("hourly", job="note", every="1h")
     driven.app.schedule("daily", job="note", every="1d")
@@ -330,6 +331,7 @@ def test_what_ended_after_a_stretch_does_not_make_it_full(
     assert (more_runs, more_across) == (True, False)
 
 
+@pytest.mark.each_engine
 def test_every_list_is_paged(driven: Driven, note: Any) -> None:
     made = note.enqueue()
     driven.app.schedule("hourly", job="note", every="1h")
@@ -426,6 +428,7 @@ def test_a_running_run_cannot_be_deleted(app: rota.Rota, watch: Watch) -> None:
     app.control.delete(made.id)
 
 
+@pytest.mark.each_engine
 def test_each_write_to_a_run_is_audited(driven: Driven, note: Any) -> None:
     made = note.enqueue(delay="1h")
     operator = driven.app.control_as(Actor(by="ada", via="test"))

@@ -66,6 +66,7 @@ def ask(app: rota.Rota, database: str, engine: str) -> Ask:
     return insert_and_wait
 
 
+@pytest.mark.each_engine
 def test_a_row_is_done_and_answered(app: rota.Rota, ask: Ask) -> None:
     row = ask("PAUSE SCHEDULE s REASON 'by row'")
     assert (row["status"], row["error"], bool(row["more"])) == ("done", None, False)
@@ -131,6 +132,7 @@ def test_many_schedules_are_changed_or_none(app: rota.Rota, ask: Ask) -> None:
     assert app.control.run(run.id).state == "waiting"
 
 
+@pytest.mark.each_engine
 def test_listeners_hear_of_a_cancel_once_it_is_committed(
     app: rota.Rota, watch: Watch, ask: Ask, database: str, engine: str
 ) -> None:
@@ -163,6 +165,7 @@ def test_of_several_processes_one_answers(make_app: MakeApp, database: str, engi
     assert sorted(run.id for run in apps[0].control.runs(job="work")) == sorted(made)
 
 
+@pytest.mark.each_engine
 def test_a_process_that_starts_later_does_what_waits(
     app: rota.Rota, make_app: MakeApp, database: str, engine: str
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_process_that_starts_later_does_what_waits(
 # One row at a time
 
 
+@pytest.mark.each_engine
 def test_polling_alone_finds_a_row(driven: Driven, database: str, engine: str) -> None:
     loop = Answer(driven.store, planner=driven.app._planner, interval=1.0)
     assert 0 < loop.step() <= 0.5
@@ -186,6 +190,7 @@ def test_polling_alone_finds_a_row(driven: Driven, database: str, engine: str) -
     assert read(database, engine, number)["status"] == "done"
 
 
+@pytest.mark.each_engine
 def test_every_good_statement_is_answered(driven: Driven, database: str, engine: str) -> None:
     loop = Answer(driven.store, planner=driven.app._planner, interval=1.0)
     numbers = [insert(database, engine, text) for text in GOOD]
@@ -196,6 +201,7 @@ def test_every_good_statement_is_answered(driven: Driven, database: str, engine:
     assert [row["statement"] for row in answers if row["error"] == UNEXPECTED] == []
 
 
+@pytest.mark.each_engine
 def test_a_defect_is_an_answer_and_the_next_row_is_done(
     driven: Driven, database: str, engine: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,6 +224,7 @@ def test_a_defect_is_an_answer_and_the_next_row_is_done(
     assert "cannot be done" in caplog.text
 
 
+@pytest.mark.each_engine
 def test_a_row_waits_while_the_database_is_away(
     driven: Driven, database: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ async def test_a_decorated_coroutine_stays_one(app: rota.Rota) -> None:
     assert await double(4) == 8
 
 
+@pytest.mark.each_engine
 def test_enqueue_runs_it_once_with_its_arguments(app: rota.Rota, watch: Watch) -> None:
     seen: list[Any] = []
 
@@ -98,6 +99,7 @@ def test_the_ids_of_one_call_rise(driven: Driven) -> None:
     assert {UUID(id).version for id in ids} == {7}
 
 
+@pytest.mark.each_engine
 def test_enqueue_many_is_all_or_none(driven: Driven) -> None:
     @driven.app.job()
     def note(n: int) -> None: ...
@@ -209,6 +211,7 @@ def test_a_key_is_free_again_when_its_run_is_deleted(driven: Driven) -> None:
     assert note.enqueue(key="k").created
 
 
+@pytest.mark.each_engine
 def test_many_threads_with_one_key_make_one_run(app: rota.Rota) -> None:
     @app.job()
     def note() -> None: ...

@@ -19,6 +19,7 @@ from rota.model.retry import ONCE
 from tests.api.support import PATIENCE, SHORT_LEASE, Driven, Gate, Watch, wait_until
 
 
+@pytest.mark.each_engine
 def test_a_run_that_works_tells_its_start_and_its_end(app: rota.Rota, watch: Watch) -> None:
     @app.job()
     def note() -> None: ...

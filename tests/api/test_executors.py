@@ -187,6 +187,7 @@ def test_an_end_after_redo_leaves_a_row_of_its_own(
     assert tally() == [(made.id, "succeeded")] * 2
 
 
+@pytest.mark.each_engine
 def test_an_end_asks_for_a_statement(app: rota.Rota, watch: Watch, tally: Tally) -> None:
     """Done after the end that asked for it, once, by whoever runs."""
     app.schedule("nightly", job="work", every="1d")
@@ -247,6 +248,7 @@ def test_an_executor_that_never_answers_is_not_asked_for_ever(
     assert told[-1].endswith("on_terminated has not answered for 3 other runs yet")
 
 
+@pytest.mark.each_engine
 def test_a_group_of_ends_keeps_them_apart(app: rota.Rota, watch: Watch, tally: Tally) -> None:
     app.start()
     made = [app.enqueue(job) for job in ("work", "broken", "work", "rude", "work")]

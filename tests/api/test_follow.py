@@ -50,6 +50,7 @@ def give_back(driven: Driven) -> None:
     later(driven, "1s")
 
 
+@pytest.mark.each_engine
 def test_a_run_whose_first_attempt_was_given_back_starts_once_with_the_next(
     driven: Driven, followed: Callable[[], list[str]]
 ) -> None:

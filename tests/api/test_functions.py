@@ -31,8 +31,8 @@ INSTANTS = {"due_at", "created_at", "queued_at"}
 
 
 @pytest.fixture
-def app(copied_database: str) -> Iterator[rota.Rota]:
-    app = rota.Rota(copied_database)
+def app(postgres_database: str) -> Iterator[rota.Rota]:
+    app = rota.Rota(postgres_database)
 
     @app.job(queue="mail", priority=3, max_attempts=5)
     def send(to: str, copies: int = 1, *, tags: list[str] | None = None) -> None: ...
@@ -49,9 +49,9 @@ def app(copied_database: str) -> Iterator[rota.Rota]:
 
 
 @pytest.fixture
-def client(copied_database: str) -> Iterator[Connection]:
+def client(postgres_database: str) -> Iterator[Connection]:
     """Not in autocommit: a transaction is open until it is committed or rolled back."""
-    with psycopg.connect(copied_database) as connection:
+    with psycopg.connect(postgres_database) as connection:
         yield connection
         connection.rollback()
 
@@ -462,7 +462,7 @@ def test_what_is_rolled_back_withdraws_nothing(each: rota.Rota, client: Connecti
 
 
 def test_a_pause_waits_for_a_resume_that_is_not_committed(
-    each: rota.Rota, client: Connection, copied_database: str
+    each: rota.Rota, client: Connection, postgres_database: str
 ) -> None:
     """It comes after it, and so it is the last word; of a function and of the command line."""
     each.start()
@@ -470,7 +470,7 @@ def test_a_pause_waits_for_a_resume_that_is_not_committed(
         lambda: each.control.pause("each", "no, stay paused"),
         lambda: call(other, "rota.pause_schedule('each', 'no, stay paused')"),
     ]
-    with psycopg.connect(copied_database, autocommit=True) as other:
+    with psycopg.connect(postgres_database, autocommit=True) as other:
         for pause in pauses:
             with client.transaction():
                 assert call(client, "rota.resume_schedule('each')")
@@ -638,8 +638,10 @@ def test_functions_are_closed_and_cannot_be_led_astray(client: Connection, app: 
         assert not everybody, name
 
 
-def test_another_schema_has_functions_of_its_own(copied_database: str, client: Connection) -> None:
-    shop = rota.Rota(copied_database, schema="shop")
+def test_another_schema_has_functions_of_its_own(
+    postgres_database: str, client: Connection
+) -> None:
+    shop = rota.Rota(postgres_database, schema="shop")
     shop.job("sell")(lambda: None)
     shop.load()
     with client.transaction():

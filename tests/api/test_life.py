@@ -39,6 +39,7 @@ def test_an_app_starts_once(app: rota.Rota) -> None:
     app.stop()
 
 
+@pytest.mark.each_engine
 def test_a_stopped_app_starts_again(app: rota.Rota, watch: Watch) -> None:
     """With handlers in a thread, on the event loop and in a process, and a schedule."""
     ticks: list[int] = []
@@ -84,6 +85,7 @@ def test_a_given_executor_is_there_after_a_restart(app: rota.Rota, watch: Watch)
         app.stop()
 
 
+@pytest.mark.each_engine
 def test_a_closed_app_opens_again_when_it_is_used(app: rota.Rota) -> None:
     @app.job()
     def note() -> None: ...
@@ -139,6 +141,7 @@ def test_a_worker_that_stops_says_so(app: rota.Rota) -> None:
     assert states() == []
 
 
+@pytest.mark.each_engine
 def test_what_does_not_end_in_its_grace_is_released_and_finished_by_the_next_start(
     app: rota.Rota, watch: Watch
 ) -> None:

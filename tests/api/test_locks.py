@@ -12,6 +12,7 @@ import rota
 from tests.api.support import Driven, Watch, wait_until
 
 
+@pytest.mark.each_engine
 def test_a_lock_is_held_by_one_app_at_a_time(make_app: Callable[..., rota.Rota]) -> None:
     one, other = make_app(), make_app()
     with one.lock("door", ttl="1m") as held:

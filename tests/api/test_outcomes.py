@@ -108,6 +108,7 @@ def test_one_attempt_is_one_attempt(driven: Driven) -> None:
     assert attempts(driven, made.id) == ["failed"]
 
 
+@pytest.mark.each_engine
 def test_arguments_are_checked_again_before_execution(driven: Driven) -> None:
     @driven.app.job(max_attempts=1)
     def note(n: int) -> None: ...
@@ -344,6 +345,7 @@ def test_logs_are_captured_with_their_run(driven: Driven) -> None:
     assert [line["id"] for line in page] == [lines[4]["id"]]
 
 
+@pytest.mark.each_engine
 def test_ctx_db_is_a_connection_to_the_store_in_autocommit(driven: Driven) -> None:
     kept: list[Any] = []
 
@@ -363,6 +365,7 @@ def test_ctx_db_is_a_connection_to_the_store_in_autocommit(driven: Driven) -> No
         kept[0].execute("SELECT 1")
 
 
+@pytest.mark.each_engine
 def test_a_handler_in_another_process_has_the_same_context(app: rota.Rota, watch: Watch) -> None:
     app.job(isolation="process")(handlers.tell)
     app.job(isolation="process")(handlers.pid)

@@ -62,6 +62,7 @@ def goes_on(app: rota.Rota, count: int = 3) -> None:
 # The end of a run
 
 
+@pytest.mark.each_engine
 def test_a_delay_schedule_goes_on_after_each_run(app: rota.Rota) -> None:
     delayed(app)
     app.start()
@@ -247,6 +248,7 @@ app.load()
 """
 
 
+@pytest.mark.each_engine
 def test_a_schedule_of_a_program_that_ends_at_once_begins_on_time(
     make_app: MakeApp, database: str, engine: str
 ) -> None:

@@ -348,8 +348,8 @@ def test_a_worker_may_write_ids_also_if_the_migration_was_cut_off_before_its_gra
             assert told == (True,)
 
 
-def test_the_roles_have_the_name_of_the_schema(copied_database: str) -> None:
-    store = open_store(copied_database)
+def test_the_roles_have_the_name_of_the_schema(postgres_database: str) -> None:
+    store = open_store(postgres_database)
     for role in ROLES:
         assert f"'rota_{role}'" in store.roles_sql
     assert "CREATE ROLE" in store.roles_sql

@@ -18,6 +18,7 @@ def fired(driven: Driven, name: str) -> list[datetime]:
     return [row["occurrence"] for row in reversed(driven.control.occurrences(name))]
 
 
+@pytest.mark.each_engine
 def test_a_decorated_job_runs_on_its_schedule(driven: Driven) -> None:
     seen: list[datetime] = []
 
@@ -213,6 +214,7 @@ def test_a_schedule_whose_save_was_half_done_is_put_back(
     assert app.control.schedule("s").expr == "1h"
 
 
+@pytest.mark.each_engine
 def test_two_started_apps_fire_each_occurrence_once(make_app: Callable[..., rota.Rota]) -> None:
     ticks: list[datetime] = []
     apps = [make_app() for _ in range(2)]

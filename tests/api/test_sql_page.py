@@ -129,8 +129,8 @@ def test_the_limits_of_control_rows_are_those_of_the_page() -> None:
     assert (ANSWER_AGE.days, "seven days" in CONTROL_ROWS) == (7, True)
 
 
-def test_the_functions_do_what_the_page_says(copied_database: str) -> None:
-    app = rota.Rota(copied_database)
+def test_the_functions_do_what_the_page_says(postgres_database: str) -> None:
+    app = rota.Rota(postgres_database)
 
     @app.job
     def rollup(day: str = "") -> None: ...
@@ -138,7 +138,7 @@ def test_the_functions_do_what_the_page_says(copied_database: str) -> None:
     app.schedule("nightly", job="rollup", every="1d")
     app.load()
     transaction, calls = examples(FUNCTIONS)
-    with plain(copied_database) as connection:
+    with plain(postgres_database) as connection:
         connection.execute("CREATE TABLE orders (id integer)")
         connection.execute(transaction)
         connection.execute(calls)
@@ -158,9 +158,9 @@ def test_the_functions_do_what_the_page_says(copied_database: str) -> None:
             assert re.search(rf"\b{option}\b", FUNCTIONS), option
 
 
-def test_the_roles_can_be_granted_as_the_page_says(copied_database: str) -> None:
-    store = open_store(copied_database)
-    with plain(copied_database) as connection, connection.transaction(force_rollback=True):
+def test_the_roles_can_be_granted_as_the_page_says(postgres_database: str) -> None:
+    store = open_store(postgres_database)
+    with plain(postgres_database) as connection, connection.transaction(force_rollback=True):
         connection.execute(store.roles_sql)
         connection.execute(examples(ROLES)[0])
         found = connection.execute(

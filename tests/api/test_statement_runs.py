@@ -60,6 +60,7 @@ def test_any_worker_runs_the_sql_of_a_statement(
     wait_until(lambda: worker.control.workers()[0]["jobs"] == ["setup"], f"it says so: {told}")
 
 
+@pytest.mark.each_engine
 def test_a_worker_that_starts_later_runs_what_waits(make_app: MakeApp, database: str) -> None:
     console = make_app()
     run_sql(console, "CREATE SCHEDULE s AS $$ SELECT 42 AS answer $$ EVERY '1d'")

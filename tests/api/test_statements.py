@@ -56,6 +56,7 @@ def audit(driven: Driven) -> list[tuple[str, str, str]]:
 # Schedules
 
 
+@pytest.mark.each_engine
 def test_create_and_show_a_schedule(driven: Driven, sql: Sql) -> None:
     (made,) = sql("CREATE SCHEDULE nightly FOR JOB work RECURRING '0 3 * * *'")
     assert made["schedule_status"] == "ACTIVE"
@@ -76,6 +77,7 @@ def test_create_and_show_a_schedule(driven: Driven, sql: Sql) -> None:
     assert audit(driven) == [("create_schedule", "analyst", "nightly")]
 
 
+@pytest.mark.each_engine
 def test_results_have_columns_with_types(driven: Driven, sql: Sql) -> None:
     sql("CREATE SCHEDULE s FOR JOB work EVERY '1h'")
     (found,) = statements(driven.app).run("SHOW SCHEDULES")
@@ -471,6 +473,7 @@ def test_explain(driven: Driven, sql: Sql) -> None:
     assert "why not" in str(sql("EXPLAIN SCHEDULE s"))
 
 
+@pytest.mark.each_engine
 def test_select_reads_the_views(sql: Sql) -> None:
     sql("CREATE SCHEDULE s FOR JOB work EVERY '1h'")
     assert sql("SELECT name, status FROM schedules") == [{"name": "s", "status": "ACTIVE"}]

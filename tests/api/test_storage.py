@@ -12,6 +12,7 @@ from tests.api import handlers
 from tests.api.support import Driven, Watch
 
 
+@pytest.mark.each_engine
 @pytest.mark.parametrize(
     ("handler", "isolation"),
     [(handlers.keep, "thread"), (handlers.keep_async, "thread"), (handlers.keep, "process")],

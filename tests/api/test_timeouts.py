@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 import rota
 from tests.api import handlers
 from tests.api.support import PATIENCE, Gate, Watch, execution_of, run_out, wait_until
@@ -19,6 +21,7 @@ def stuck(app: rota.Rota) -> int:
     return workers[0]["stuck"] if workers else -1
 
 
+@pytest.mark.each_engine
 def test_a_thread_past_its_timeout_is_settled_and_its_late_result_dropped(
     make_app: Callable[..., rota.Rota],
 ) -> None:

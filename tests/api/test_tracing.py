@@ -148,6 +148,7 @@ def test_steps_are_children_of_their_attempt(
     assert "02_bad.sql" in (bad.status.description or "")
 
 
+@pytest.mark.each_engine
 @pytest.mark.parametrize("isolation", ["thread", "process"])
 def test_a_handler_is_inside_of_its_attempt_in_any_process(
     app: rota.Rota, watch: Watch, spans: Spans, isolation: str

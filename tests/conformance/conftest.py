@@ -1,14 +1,13 @@
-"""A fresh store for each test, on each engine, under a clock that the test owns."""
+"""An empty store for each test, on each engine, under a clock that the test owns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
+from contextlib import closing, contextmanager
 
 import pytest
 
-from rota.storage.store import Store, open_store
+from rota.storage.store import Store
 from tests.conformance.support import (
     PATIENCE,
     DuckdbPlace,
@@ -18,7 +17,7 @@ from tests.conformance.support import (
     VirtualClock,
     put_job,
 )
-from tests.support.postgres import Server, memory_folder
+from tests.support.stores import Stores
 
 ENGINES = ("sqlite", "postgres", "duckdb")
 
@@ -40,42 +39,36 @@ def clock() -> VirtualClock:
     return VirtualClock()
 
 
-@pytest.fixture
-def sqlite_place(tmp_path: Path, clock: VirtualClock) -> Iterator[Place]:
-    # A thousand commits that wait for a busy disk would take longer than a test may.
-    with memory_folder(tmp_path) as folder:
-        place = SqlitePlace(f"sqlite:///{folder}/rota.db", clock)
-        place.open().migrate()
-        yield place
-        place.close()
-
-
-@pytest.fixture(scope="session")
-def migrated_database(postgres_server: Server) -> Iterator[str]:
-    """The database that every test's own is copied from: cheaper than to migrate each."""
-    with postgres_server.database() as url:
-        store = open_store(url)
-        store.migrate()
-        store.close()
+@contextmanager
+def store_of(request: pytest.FixtureRequest, stores: Stores) -> Iterator[str]:
+    """Emptied, unless the test is marked to need one that no other test has used."""
+    own = request.node.get_closest_marker("own_store") is not None
+    with stores.migrated() if own else stores.emptied() as url:
         yield url
 
 
 @pytest.fixture
-def postgres_place(
-    postgres_server: Server, migrated_database: str, clock: VirtualClock
+def sqlite_place(
+    request: pytest.FixtureRequest, sqlite_stores: Stores, clock: VirtualClock
 ) -> Iterator[Place]:
-    with postgres_server.database(template=migrated_database) as url:
-        place = PostgresPlace(url, clock)
+    with store_of(request, sqlite_stores) as url, closing(SqlitePlace(url, clock)) as place:
         yield place
-        place.close()
 
 
 @pytest.fixture
-def duckdb_place(clock: VirtualClock) -> Iterator[Place]:
-    place = DuckdbPlace(f"duckdb:///:memory:{uuid4().hex}", clock)
-    place.open().migrate()
-    yield place
-    place.close()
+def postgres_place(
+    request: pytest.FixtureRequest, postgres_stores: Stores, clock: VirtualClock
+) -> Iterator[Place]:
+    with store_of(request, postgres_stores) as url, closing(PostgresPlace(url, clock)) as place:
+        yield place
+
+
+@pytest.fixture
+def duckdb_place(
+    request: pytest.FixtureRequest, duckdb_stores: Stores, clock: VirtualClock
+) -> Iterator[Place]:
+    with store_of(request, duckdb_stores) as url, closing(DuckdbPlace(url, clock)) as place:
+        yield place
 
 
 @pytest.fixture(params=ENGINES)

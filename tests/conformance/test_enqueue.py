@@ -146,6 +146,7 @@ def test_the_same_bulk_again_inserts_nothing(
     assert [run.id for run in all_runs(store)] == list(told.ids)
 
 
+@pytest.mark.own_store  # its sequence has given out no number
 @pytest.mark.parametrize("count", [1, 3])
 def test_numbers_that_were_given_out_before_are_told_and_nothing_is_lost(
     store: Store, place: Place, count: int

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from rota.storage.scripts import guard
-from rota.storage.store import Store
+from rota.storage.store import Store, open_store
 from tests.conformance.support import ME, Place, VirtualClock, outcomes, put_schedule, tick
+from tests.support.postgres import Server
+from tests.support.stores import PostgresStores
 
 
 @pytest.fixture
 def home(store: Store) -> Store:
-    """A store that belongs to the cluster `here`. Each test's database is a copy to begin with."""
+    """A store that belongs to the cluster `here`."""
     store.adopt("here", ME)
     return store
 
@@ -100,10 +104,17 @@ def test_adopting_leaves_one_row_in_the_audit(home: Store) -> None:
     assert told == ["resume_schedule", "adopt"]
 
 
-def test_a_copied_database_is_noticed(store: Store, place: Place) -> None:
-    if place.engine != "postgres":
-        pytest.skip("files move; only the cluster guards them")
-    reason = store.check_home(None)  # it was copied from the database that was migrated
+def test_a_copied_database_is_noticed(
+    postgres_server: Server, postgres_stores: PostgresStores
+) -> None:
+    with postgres_stores.migrated() as original:
+        with closing(open_store(original)) as store:
+            assert store.check_home(None) is None
+        with (
+            postgres_server.database(template=original) as copy,
+            closing(open_store(copy)) as store,
+        ):
+            reason = store.check_home(None)
     assert reason is not None
     assert "database was" in reason
 

@@ -509,6 +509,7 @@ def test_a_walk_is_seen(crowded: Place, walks: dict[str, list[str]]) -> None:
     assert walks["count_runs"]
 
 
+@pytest.mark.own_store  # what ANALYZE notes of a table outlives its rows
 def test_many_runs_are_found_one_by_one_where_the_table_is_small(
     postgres_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -620,14 +620,15 @@ Dump = Callable[[], list[Any]]
 
 
 @pytest.fixture
-def dump(place: Place) -> Dump:
+def dump(place: Place) -> Iterator[Dump]:
     """Everything that is stored, by a look from outside."""
     place.execute("CREATE TABLE effects (run_id TEXT)")
     connection = place.autocommit()
     names = ["effects", CONTROL[place.engine], *map(place.table, TABLES)]
-    return lambda: [
+    yield lambda: [
         sorted(map(repr, connection.execute(f"SELECT * FROM {name}").fetchall())) for name in names
     ]
+    place.execute("DROP TABLE effects")
 
 
 @every_verb
@@ -688,6 +689,7 @@ def test_a_crash_anywhere_leaves_nothing_or_everything(
     assert len(left) >= 4
 
 
+@pytest.mark.each_engine  # the verbs on DuckDB: in the long tests
 def test_a_crash_in_one_thread_does_not_stop_the_others(
     store: Store, place: Place, clock: VirtualClock
 ) -> None:

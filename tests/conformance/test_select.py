@@ -210,6 +210,7 @@ CALLS = {
 }  # fmt: skip
 
 
+@pytest.mark.own_store
 @pytest.mark.parametrize("place", ["postgres", "duckdb"], indirect=True)
 def test_functions_of_users_are_refused(place: Place, store: Store) -> None:
     """They are run as Rota, and may read anything."""

@@ -31,9 +31,11 @@ from typing import Any, NoReturn, Self
 PATIENCE = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 # Imported before the first fork. What a child imports itself it pays for at every start.
-WARM = ("psycopg", "asyncio", "tests.fault.serve", "rota.storage.postgres.engine",
-        "rota.storage.sqlite.engine", "rota.storage.duckdb.engine",
-        "rota.executors.event_loop")  # fmt: skip
+WARM = ("psycopg", "asyncio", "getpass", "tests.fault.serve", "rota.app", "rota.life",
+        "rota.storage.postgres.engine", "rota.storage.sqlite.engine", "rota.storage.sqlite.wake",
+        "rota.storage.duckdb.engine", "rota.flow.control", "rota.flow.service",
+        "rota.executors.event_loop", "rota.executors.python", "rota.executors.registry",
+        "rota.executors.scripts", "rota.model.cron", "rota.model.environment")  # fmt: skip
 _PR_SET_PDEATHSIG = 1
 
 

@@ -216,7 +216,7 @@ class Cluster(Server):
         # fmt: off
         initdb = self._popen(
             "initdb", "--pgdata", str(self._data), "--username", SUPERUSER,
-            "--pwfile", str(password_file), "--auth", "password",
+            "--pwfile", str(password_file), "--auth", "md5",
             "--encoding", "UTF8", "--locale", "C", "--no-sync",
         )
         # fmt: on

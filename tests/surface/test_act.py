@@ -21,6 +21,7 @@ from rota.model.outcome import Outcome
 from tests.surface.conftest import Cli, Ends, shop
 
 
+@pytest.mark.each_engine
 def test_enqueue_reads_arguments(cli: Cli, store: Control) -> None:
     first = cli("enqueue", "greet", "--arg", "name=007", "--arg", "copies=2", "--json").json
     assert first["created"] is True
@@ -71,6 +72,7 @@ def test_what_cannot_be_enqueued_exits_2(
     assert store.runs() == []
 
 
+@pytest.mark.each_engine
 def test_run_takes_its_turn_unless_forced(cli: Cli, store: Control) -> None:
     states = [
         store.run(cli("run", "nightly", *flags, "--json").json["id"]).state
@@ -139,6 +141,7 @@ def test_wait_can_be_left(cli: Cli, store: Control, monkeypatch: pytest.MonkeyPa
     )
 
 
+@pytest.mark.each_engine
 def test_wait_tells_how_it_ended(cli: Cli, database: str) -> None:
     app = shop()
     app.start(["worker"])
@@ -253,6 +256,7 @@ def test_waiting_for_a_run_that_fails_tells_the_whole_error(cli: Cli) -> None:
     assert answer.out.endswith(" is dead: 01.sql:2: no table t\n\nDid you mean u?\n")
 
 
+@pytest.mark.each_engine
 def test_pause_and_resume_a_schedule(cli: Cli, store: Control) -> None:
     assert cli("pause", "nightly", "--reason", "holidays").out == "schedule nightly is paused\n"
     paused = store.schedule("nightly")
@@ -285,6 +289,7 @@ def test_pause_and_resume_a_run(cli: Cli, store: Control) -> None:
     assert store.run(run).state == "waiting"
 
 
+@pytest.mark.each_engine
 def test_pause_and_resume_a_queue_and_dispatch(cli: Cli, store: Control) -> None:
     paused = cli("pause", "--queue", "talk")
     assert (paused.out, paused.err) == ("queue talk is paused\n", "")
@@ -320,12 +325,14 @@ def test_a_queue_that_nobody_used_is_paused_with_a_note(cli: Cli, store: Control
     assert cli("pause", "--queue", "default").err == ""
 
 
+@pytest.mark.each_engine
 def test_drop(cli: Cli, store: Control) -> None:
     assert cli("drop", "nightly", "--reason", "old").out == "schedule nightly is dropped\n"
     assert store.schedules() == []
     assert cli("drop", "nightly").code == 2
 
 
+@pytest.mark.each_engine
 def test_cancel_redo_delete(cli: Cli, store: Control) -> None:
     run = cli("enqueue", "broken", "--json").json["id"]
     assert cli("cancel", run, "--reason", "wrong day").out == f"run {run} is cancelled\n"
@@ -436,6 +443,7 @@ def test_the_audit_names_the_user_and_the_command_line(cli: Cli, store: Control)
     )  # fmt: skip
 
 
+@pytest.mark.each_engine
 def test_prune_uses_the_retention_of_the_settings(cli: Cli, ended: dict[str, str]) -> None:
     cli("prune")
     assert len(cli("runs", "--json").json) == 3

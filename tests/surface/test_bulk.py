@@ -29,6 +29,7 @@ def states(store: Control) -> dict[str, str]:
     return {run.id: run.state for run in store.runs()}
 
 
+@pytest.mark.each_engine
 def test_cancel_all_of_a_job(cli: Cli, store: Control) -> None:
     first, second = enqueue(cli, "broken"), enqueue(cli, "broken", "--delay", "1h")
     other = enqueue(cli, "chatty")
@@ -68,6 +69,7 @@ def test_delete_wants_a_state(cli: Cli, ended: dict[str, str]) -> None:
     assert {run["job"] for run in cli("runs", "--json").json} == {"greet", "chatty"}
 
 
+@pytest.mark.each_engine
 def test_it_goes_on_over_pages(cli: Cli, store: Control, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_command, "STEP", 2)
     made = [enqueue(cli, "broken") for _ in range(5)]

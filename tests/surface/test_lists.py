@@ -22,6 +22,7 @@ def columns(text: str) -> list[list[str]]:
     return [re.split(" {2,}", line) for line in text.splitlines()]
 
 
+@pytest.mark.each_engine
 def test_jobs(cli: Cli, store: Control) -> None:
     found = cli("jobs", "--json").json
     assert [job["name"] for job in found] == ["broken", "chatty", "greet", "nightly"]
@@ -40,6 +41,7 @@ def test_one_job_has_the_keys_of_the_list(store: Control) -> None:
     assert job_record(find_job(store.storage, "greet")) in store.jobs()
 
 
+@pytest.mark.each_engine
 def test_schedules(cli: Cli, store: Control) -> None:
     (found,) = cli("schedules", "--json").json
     assert found["name"] == found["job"] == "nightly"
@@ -55,6 +57,7 @@ def test_schedules(cli: Cli, store: Control) -> None:
     assert "job 'nope' does not exist" in cli("schedules", "--job", "nope").error
 
 
+@pytest.mark.each_engine
 def test_runs_are_chosen_by_job_schedule_state_and_queue(cli: Cli, store: Control) -> None:
     greet = cli("enqueue", "greet", "--arg", "name=Ada", "--json").json["id"]
     chatty = cli("enqueue", "chatty", "--delay", "1h", "--json").json["id"]
@@ -112,6 +115,7 @@ def test_a_terminal_gets_a_table_with_whole_ids(
     assert "\x1b" not in cli("runs").out
 
 
+@pytest.mark.each_engine
 def test_queues_show_pauses_and_dispatch(cli: Cli, store: Control) -> None:
     cli("enqueue", "chatty")
     cli("pause", "--queue", "talk", "--reason", "no reader")
@@ -126,6 +130,7 @@ def test_queues_show_pauses_and_dispatch(cli: Cli, store: Control) -> None:
     assert "maintenance" in answer.err
 
 
+@pytest.mark.each_engine
 def test_workers_say_whether_they_live(cli: Cli, database: str) -> None:
     app = shop()
     app.start(["worker"])
@@ -187,6 +192,7 @@ def test_the_lists_work_on_postgresql(cli: Cli, postgres_url: str) -> None:
     assert cli("cancel", run, *where).json["state"] == "cancelled"
 
 
+@pytest.mark.each_engine
 def test_tokens_are_listed_as_they_were_made(cli: Cli, store: Control) -> None:
     names = [f"token-{number}" for number in range(8)]
     for name in names:

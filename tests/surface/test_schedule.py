@@ -18,6 +18,7 @@ from rota.model.schedule import DEFINITION, Schedule
 from tests.surface.conftest import Cli
 
 
+@pytest.mark.each_engine
 def test_create_with_every_option(cli: Cli, store: Control) -> None:
     answer = cli(
         "schedule", "hello", "--job", "greet", "--cron", "0 3 * * *", "--tz", "Europe/Berlin",
@@ -60,6 +61,7 @@ def test_no_option_of_a_schedule_is_forgotten() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.each_engine
 def test_an_edit_changes_only_what_it_names(cli: Cli, store: Control) -> None:
     before = store.schedule("nightly")
     cli("pause", "nightly")

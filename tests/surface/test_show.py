@@ -18,6 +18,7 @@ from tests.surface.conftest import Cli
 NIGHTLY = Schedule(name="nightly", job="greet", kind="cron", expr="0 3 * * *", args={"name": "Ada"})
 
 
+@pytest.mark.each_engine
 def test_a_run_with_its_attempts_error_and_log(cli: Cli, ended: dict[str, str]) -> None:
     found = cli("show", ended["broken"], "--json").json
     assert list(found) == ["run", "attempts", "steps", "logs"]
@@ -139,6 +140,7 @@ def test_logs_as_json_are_a_list(cli: Cli, ended: dict[str, str]) -> None:
     assert "no log lines" in cli("logs", ended["greet"]).err
 
 
+@pytest.mark.each_engine
 def test_following_a_log_ends_with_the_run(
     cli: Cli, store: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_dropped_schedule_is_shown_by_its_history(cli: Cli, store: Control) ->
     assert f"schedule 'tick' was dropped by {by} at 20" in refused.error
 
 
+@pytest.mark.each_engine
 def test_explain_says_when_and_why_not(cli: Cli, store: Control) -> None:
     store.put_schedule(NIGHTLY)
     store.pause("nightly", "moving house")

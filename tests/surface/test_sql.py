@@ -21,6 +21,7 @@ CREATE = """CREATE SCHEDULE s FOR JOB greet EVERY '1h'
   WITH SCHEDULE OPTIONS (args = '{"name": "Ada"}')"""
 
 
+@pytest.mark.each_engine
 def test_a_statement_does_and_shows(cli: Cli, store: Control) -> None:
     assert cli("sql", "-c", CREATE).code == 0
     answer = cli("sql", "-c", "SHOW SCHEDULE s")
@@ -111,12 +112,14 @@ def test_wrong_use(cli: Cli, store: Control, tmp_path: Path) -> None:
         assert (answer.code, error in answer.err) == (2, True), answer
 
 
+@pytest.mark.each_engine
 def test_more_rows_than_may_be_shown_are_told(cli: Cli, store: Control) -> None:
     many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10001) "
     answer = cli("sql", "-c", f"{many} SELECT i FROM n")
     assert "the first 10,000 rows are shown" in answer.err
 
 
+@pytest.mark.each_engine
 def test_the_prompt(cli: Cli, store: Control, tmp_path: Path) -> None:
     told = converse(
         tmp_path,

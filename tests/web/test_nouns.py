@@ -45,6 +45,7 @@ def ended(client: httpx.Client, run_id: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.each_engine
 def test_a_run_from_its_enqueue_to_its_end(client: httpx.Client) -> None:
     answer = client.post(f"{V1}/jobs/chatty/runs", json={"args": {"lines": 2}, "key": "once"})
     made = ok(answer, 201)
@@ -391,6 +392,7 @@ def test_runs_come_in_pages_by_filters_that_are_known(client: httpx.Client) -> N
     assert cancelled["done"] == 5
 
 
+@pytest.mark.each_engine
 def test_the_overview_says_what_is_wrong(working: Site, client: httpx.Client) -> None:
     told = ok(client.get(f"{V1}/overview"))
     assert told["dispatch"] == "on"
@@ -438,6 +440,7 @@ def test_the_timeline_has_what_was_and_what_comes(client: httpx.Client) -> None:
     assert problem(client.get(f"{V1}/timeline", params=backwards)) == (422, "invalid")
 
 
+@pytest.mark.each_engine
 def test_sql_asks_for_the_role_of_each_statement(working: Site) -> None:
     def say(role: str | None, sql: str) -> httpx.Response:
         with working.client(role, Origin=working.url) as client:
@@ -477,6 +480,7 @@ def test_sql_asks_for_the_role_of_each_statement(working: Site) -> None:
         assert problem(say("admin", wrong))[0] == 422
 
 
+@pytest.mark.each_engine
 def test_workers_queues_locks_and_files_are_listed(working: Site, client: httpx.Client) -> None:
     (worker,) = ok(client.get(f"{V1}/workers"))["items"]
     assert worker["alive"] is True

@@ -78,6 +78,7 @@ def reading(client: httpx.Client, path: str, **headers: str) -> Iterator[Reader]
         reader.close()
 
 
+@pytest.mark.each_engine
 def test_what_another_process_does_is_told_in_its_order(tmp_path: Path, database: str) -> None:
     with serving(tmp_path, database) as site, site.client() as client:
         with reading(client, "/events") as stream:
