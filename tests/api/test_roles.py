@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -16,10 +17,10 @@ import rota
 from rota.errors import Invalid, StorageError
 from rota.model.views import VIEWS
 from rota.storage.postgres import engine
-from rota.storage.statements import load_migrations
 from rota.storage.store import open_store
 from tests.api.support import wait_until
 from tests.api.test_sql_jobs import ended
+from tests.support.invented import InventedSchema
 
 Connection = psycopg.Connection[Any]
 DENIED = errors.InsufficientPrivilege
@@ -309,43 +310,114 @@ def test_python_enqueues_as_worker_and_sql_as_operator(place: Place, app: rota.R
 # Making them
 
 
-def test_a_migration_renews_the_grants(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def one_more(*asked: Any) -> list[tuple[int, str, str]]:
-        found = load_migrations(*asked)
-        later = f"CREATE VIEW {place.schema}.later AS SELECT 1 AS one"
-        return [*found, (found[-1][0] + 1, "later", later)]
-
-    monkeypatch.setattr(engine, "load_migrations", one_more)
+def test_a_migration_renews_the_grants(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its own transaction: no process finds a table or view that it may not use."""
+    later = InventedSchema(tmp_path / "later", monkeypatch)
+    later.add_migration(2, "later", "CREATE TABLE {prefix}later (id INTEGER);")
+    later.replace("views.sql", "-- Queues, with", LATER_VIEW + "-- Queues, with")
     store = open_store(place.url, schema=place.schema)
-    assert [name.partition("_")[2] for name in store.migrate()] == ["later"]
+    monkeypatch.setattr(engine.PostgresEngine, "grant_roles", lambda self: None)
+    assert store.migrate() == ["0002_later", "views", "functions"]
     store.close()
     with place.connect("viewer") as viewer:
-        assert viewer.execute(f"SELECT one FROM {place.schema}.later").fetchall() == [(1,)]
+        assert viewer.execute(f"SELECT number FROM {place.schema}.later").fetchall() == [(1,)]
+    with place.connect("worker") as worker:
+        worker.execute(f"INSERT INTO {place.schema}_data.later VALUES (7)")
 
 
-def test_a_worker_may_write_ids_also_if_the_migration_was_cut_off_before_its_grants(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+LATER_VIEW = "CREATE OR REPLACE VIEW {views}later AS SELECT 1 AS number;\n"
+GREET = """CREATE OR REPLACE FUNCTION {{views}}greet({parameters}) RETURNS {result} LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp AS $$ SELECT {answer} $$;
+REVOKE ALL ON FUNCTION {{views}}greet FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION {{prefix}}ask"""
+
+
+def test_a_function_that_takes_something_else_is_made_anew(place: Place, tmp_path: Path) -> None:
+    first = GREET.format(parameters="name text", result="text", answer="'hello ' || name")
+    second = GREET.format(parameters="name text, times integer", result="integer", answer="times")
+    drop = "DROP FUNCTION IF EXISTS {views}greet(text);\n"
+    for number, text in enumerate((first, drop + second), 2):
+        with pytest.MonkeyPatch.context() as patch:
+            later = InventedSchema(tmp_path / str(number), patch)
+            later.replace("postgres/functions.sql", "-- number: 1\n", f"-- number: {number}\n")
+            later.replace("postgres/functions.sql", "REVOKE ALL ON FUNCTION {prefix}ask", text)
+            store = open_store(place.url, schema=place.schema)
+            assert store.migrate() == ["functions"]
+            store.close()
+    older = open_store(place.url, schema=place.schema)
+    assert older.migrate() == [], "an older Rota leaves them alone"
+    older.close()
+    with psycopg.connect(place.url, autocommit=True) as owner:
+        made = owner.execute(
+            "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'greet'"
+        ).fetchall()
+        assert made == [(f"{place.schema}.greet(text,integer)",)]
+        assert owner.execute(f"SELECT {place.schema}.greet('a', 2)").fetchone() == (2,)
+    for role in ("viewer", "worker"):
+        with place.connect(role) as connection:
+            refused(connection, f"SELECT {place.schema}.greet('a', 2)")
+    with place.connect("operator") as operator:  # its grants are renewed
+        call = f"SELECT {place.schema}.pause_schedule('nowhere')"
+        with pytest.raises(errors.NoDataFound):
+            operator.execute(call)
+
+
+def test_grants_to_others_survive_new_functions(place: Place, tmp_path: Path) -> None:
+    signature = f"{place.schema}.trigger_job(text, jsonb, boolean, boolean)"
+    with psycopg.connect(place.url, autocommit=True) as owner:
+        owner.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO {place.login('viewer')}".encode())
+    with pytest.MonkeyPatch.context() as patch:
+        later = InventedSchema(tmp_path / "later", patch)
+        later.replace("postgres/functions.sql", "PERFORM {prefix}record('trigger',", CHANGED)
+        store = open_store(place.url, schema=place.schema)
+        assert store.migrate() == ["functions"]
+        store.close()
+    with psycopg.connect(place.url) as owner:
+        asked = "SELECT has_function_privilege(%s, %s, 'EXECUTE')"
+        for login, may in ((place.login("viewer"), True), (place.login("worker"), False)):
+            assert owner.execute(asked, (login, signature)).fetchone() == (may,)
+
+
+CHANGED = "PERFORM 1; PERFORM {prefix}record('trigger',"
+
+
+def test_the_owner_migrates_also_where_another_role_made_the_roles(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema = f"t{secrets.token_hex(4)}"
-    whole = engine.load_migrations
+    """It may grant on what it owns, and may not grant roles."""
+    owner = place.login("owner")
+    with psycopg.connect(place.url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {owner} LOGIN PASSWORD '{place.password}'".encode())
+        admin.execute(OWN_ALL.format(schema=place.schema, owner=owner).encode())
+    try:
+        later = InventedSchema(tmp_path / "later", monkeypatch)
+        later.add_migration(2, "later", "CREATE TABLE {prefix}later (id INTEGER);")
+        store = open_store(place.url_of("owner"), schema=place.schema)
+        assert store.migrate()[0] == "0002_later"
+        store.close()
+        with place.connect("worker") as worker:
+            worker.execute(f"INSERT INTO {place.schema}_data.later VALUES (7)")
+    finally:
+        with psycopg.connect(place.url, autocommit=True) as admin:
+            admin.execute(f"REASSIGN OWNED BY {owner} TO CURRENT_USER".encode())
+            admin.execute(f"DROP OWNED BY {owner}; DROP ROLE {owner}".encode())
 
-    def older(name: str, substitutions: dict[str, str]) -> list[tuple[int, str, str]]:
-        return [one for one in whole(name, substitutions) if one[0] <= 12]
 
-    store = open_store(postgres_url, schema=schema)
-    with monkeypatch.context() as before:
-        before.setattr(engine, "load_migrations", older)
-        store.migrate()
-    store.grant_roles()
-    with monkeypatch.context() as dies:
-        dies.setattr(engine.PostgresEngine, "grant_roles", lambda self: None)
-        assert store.migrate() == ["0013_ids", "0014_late_ids"]
-    store.close()
-    with psycopg.connect(postgres_url) as admin:
-        for right in ("SELECT", "INSERT", "DELETE"):
-            asked = (f"{schema}_worker", f"{schema}_data.run_ids", right)
-            told = admin.execute("SELECT has_table_privilege(%s, %s, %s)", asked).fetchone()
-            assert told == (True,)
+OWN_ALL = """DO $$ DECLARE called text; BEGIN
+    FOR called IN SELECT format('SCHEMA %I', nspname) FROM pg_namespace
+                   WHERE nspname IN ('{schema}', '{schema}_data')
+            UNION ALL
+            SELECT format(CASE relkind WHEN 'r' THEN 'TABLE %s' ELSE 'VIEW %s' END, oid::regclass)
+              FROM pg_class WHERE relkind IN ('r', 'v')
+               AND relnamespace::regnamespace::text IN ('{schema}', '{schema}_data')
+            UNION ALL SELECT format('FUNCTION %s', oid::regprocedure) FROM pg_proc
+             WHERE pronamespace::regnamespace::text IN ('{schema}', '{schema}_data') LOOP
+        EXECUTE format('ALTER %s OWNER TO {owner}', called);
+    END LOOP;
+END $$"""
 
 
 def test_the_roles_have_the_name_of_the_schema(postgres_database: str) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from rota.errors import Unknown
 from rota.model.retry import ONCE
-from rota.storage import statements
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
     Place,
-    PostgresPlace,
     VirtualClock,
     alike,
     all_runs,
@@ -28,7 +25,6 @@ from tests.conformance.support import (
     settle,
     states,
     tick,
-    together,
 )
 
 VIEW = {"sqlite": "rota_runs", "postgres": "rota.runs", "duckdb": "_rota.runs"}
@@ -134,78 +130,6 @@ def test_what_is_deleted_is_found_no_more(store: Store, place: Place, clock: Vir
     assert store.run(ids[2]).state == "queued"
     if place.engine == "postgres":
         assert place.execute("SELECT id::text FROM rota_data.run_ids") == [(ids[2],)]
-
-
-# Stores of before migration 13, which gave ids their table on PostgreSQL
-
-
-@pytest.fixture
-def older(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresPlace]:
-    whole = statements._migrations
-    place = PostgresPlace(postgres_url, VirtualClock())
-    with monkeypatch.context() as before:
-        before.setattr(statements, "_migrations", lambda e: [m for m in whole(e) if m[0] <= 12])
-        store = place.open()
-        store.migrate()
-        put_job(store)
-    yield place
-    place.close()
-
-
-ENQUEUE = "SELECT rota.enqueue('job')::text"
-WAITING = """SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database
-              WHERE NOT granted AND datname = current_database()"""
-MIGRATIONS = ["0013_ids", "0014_late_ids"]
-
-
-def test_runs_of_an_older_store_are_found_after_its_migration(older: PostgresPlace) -> None:
-    ((id,),) = older.execute(ENQUEUE)
-    store = older.open()
-    assert store.migrate() == MIGRATIONS
-    assert store.run(id).state == "queued"
-    assert in_view(older, id) == [(store.run(id).seq,)]
-
-
-def test_a_run_that_is_committed_while_a_migration_waits_is_found(older: PostgresPlace) -> None:
-    caller = older.begin()
-    (id,) = caller.execute(ENQUEUE).fetchone() or ()
-    store = older.open()
-
-    def commit() -> None:
-        until_somebody_waits(older)
-        caller.commit()
-
-    assert together(store.migrate, commit)[0] == MIGRATIONS
-    assert store.run(id).state == "queued"
-
-
-def test_a_run_that_waited_for_a_migration_is_found(older: PostgresPlace) -> None:
-    """Its caller is inside the function when the migration replaces it."""
-    reader, store = older.begin(), older.open()
-    reader.execute("SELECT 1 FROM rota.events LIMIT 1")  # which keeps the migration from its end
-
-    def call() -> str:
-        until_somebody_waits(older)
-        ((id,),) = older.execute(ENQUEUE)
-        return str(id)
-
-    def let_go() -> None:
-        until_somebody_waits(older, 2)
-        reader.commit()
-
-    applied, id, _ = together(store.migrate, call, let_go)
-    assert applied == MIGRATIONS
-    assert store.run(str(id)).state == "queued"
-
-
-def until_somebody_waits(place: Place, number: int = 1) -> None:
-    """Until so many sessions wait for a lock."""
-    for _ in range(1_000):
-        ((waiting,),) = place.execute(WAITING)
-        if waiting >= number:
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError(f"{number} do not wait")
 
 
 def in_view(place: Place, id: str) -> list[tuple[int, ...]]:

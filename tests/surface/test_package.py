@@ -87,7 +87,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built: Built) 
     assert built.wheel_files == package | {f"{NAME}.dist-info/{name}" for name in about}
     for engine in ("sqlite", "postgres", "duckdb"):
         assert f"rota/storage/{engine}/queries.sql" in built.wheel_files
-        assert f"rota/storage/{engine}/migrations/0001_core.sql" in built.wheel_files
+        assert f"rota/storage/{engine}/schema.sql" in built.wheel_files
     for name in ("py.typed", "web/static/index.html", "web/static/vendor/preact.mjs"):
         assert f"rota/{name}" in built.wheel_files
     kinds = {Path(name).suffix for name in package}

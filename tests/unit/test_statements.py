@@ -1,15 +1,10 @@
-"""Named statements: made when they are asked for, and the migrations by their files' names."""
+"""Named statements: made when they are asked for."""
 
 from __future__ import annotations
 
 import pytest
 
-from rota.storage.statements import (
-    Statements,
-    load_migrations,
-    load_statements,
-    newest_migration,
-)
+from rota.storage.statements import Statements, load_statements
 
 engines = pytest.mark.parametrize("engine", ["postgres", "sqlite", "duckdb"])
 
@@ -38,9 +33,3 @@ def test_every_statement_has_a_name_and_an_end(engine: str) -> None:
         assert not sql.endswith(";")
         assert "-- name:" not in sql
         assert "{prefix}" not in sql
-
-
-@engines
-def test_the_newest_migration_is_the_last_one(engine: str) -> None:
-    numbers = [number for number, _, _ in load_migrations(engine, {})]
-    assert numbers == list(range(1, newest_migration(engine) + 1))

@@ -1,7 +1,7 @@
 """What a database product must offer: transactions that run named statements.
 
 The scripts in `storage/scripts` are written once against this; an engine brings its own
-queries.sql, migrations and connections.
+queries.sql, schema and connections.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-from rota.errors import WrongSchema
 
 if TYPE_CHECKING:
     from rota.model.result import Result
@@ -28,21 +26,6 @@ Clock = Callable[[], datetime]
 def system_clock() -> datetime:
     """The clock of engines without a server: they live on one machine."""
     return datetime.now(UTC)
-
-
-def check_version(current: int, newest: int, shown: str, place: str = "") -> None:
-    """Refuse a store that this version of Rota does not understand; `shown` names it."""
-    if current == 0:
-        raise WrongSchema(f"{shown} holds no Rota store{place} yet; run `rota migrate`")
-    if current < newest:
-        raise WrongSchema(
-            f"{shown} has schema {current}, this Rota needs {newest}; run `rota migrate`"
-        )
-    if current > newest:
-        raise WrongSchema(
-            f"{shown} has schema {current}, made by a newer Rota (this one knows {newest}); "
-            "upgrade Rota on this machine"
-        )
 
 
 class Transaction(Protocol):

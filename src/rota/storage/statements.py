@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,26 +37,6 @@ class Statements(dict[str, S]):
     def __missing__(self, name: str) -> S:
         made = self[name] = self._make(name, self._texts[name])
         return made
-
-
-def newest_migration(engine: str) -> int:
-    """The number of the schema that this version of Rota makes."""
-    return max(number for number, _, _ in _migrations(engine))
-
-
-def load_migrations(engine: str, substitutions: Mapping[str, str]) -> list[tuple[int, str, str]]:
-    """(number, name, SQL) of each migration, in order."""
-    return [
-        (number, name, substitute(file.read_text("utf-8"), substitutions))
-        for number, name, file in sorted(_migrations(engine))
-    ]
-
-
-def _migrations(engine: str) -> Iterator[tuple[int, str, Path]]:
-    for file in (_HERE / engine / "migrations").iterdir():
-        if file.suffix == ".sql":
-            number, _, name = file.stem.partition("_")
-            yield int(number), name, file
 
 
 def load_script(engine: str, name: str, substitutions: Mapping[str, str]) -> str:

@@ -21,19 +21,16 @@ import duckdb
 from rota.duckdb_instances import MEMORY, open_instance
 from rota.errors import Unavailable, WrongConnection
 from rota.model.result import Result
+from rota.model.schedule import WAITING_FOR_RUN
 from rota.storage.duckdb.connect import check_name, in_transaction, open_cursor, raw_connection
 from rota.storage.duckdb.faults import translate
 from rota.storage.duckdb.select import select
 from rota.storage.duckdb.step import DuckdbStep
 from rota.storage.duckdb.transaction import DuckdbTransaction, Statement, Undone
-from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
+from rota.storage.engine import Clock, Probe, Row, T, Transaction, system_clock
 from rota.storage.files import file_facts
-from rota.storage.statements import (
-    Statements,
-    load_migrations,
-    load_statements,
-    newest_migration,
-)
+from rota.storage.schema import Schema, apply
+from rota.storage.statements import Statements, load_statements
 
 LONG_WAIT_SECONDS = 0.5
 READERS = 8
@@ -62,6 +59,17 @@ class DuckdbEngine:
         self.prefix = f'"_{schema}_data".'
         texts = load_statements("duckdb", self._substitutions)
         self.statements = Statements(texts, lambda name, sql: Statement(sql))
+        self.schema_scripts = Schema(
+            "duckdb",
+            {
+                **self._substitutions,
+                "runs": f"{self.prefix}runs",
+                "run_id": "id",
+                "far": f"'{WAITING_FOR_RUN.isoformat(' ')}'::TIMESTAMPTZ",
+            },
+            shown=path,
+            anew=f"drop the schemas _{schema} and _{schema}_data with all in them",
+        )
         self._process = os.getpid()
         self._closed = False
         self._readers: deque[duckdb.DuckDBPyConnection] = deque()
@@ -262,51 +270,41 @@ class DuckdbEngine:
     # Opening
 
     def migrate(self) -> list[str]:
-        def work(tx: Transaction) -> list[str]:
-            assert isinstance(tx, DuckdbTransaction)
-            applied = []
-            current = self._version(tx.cursor)
-            for number, name, sql in load_migrations("duckdb", self._substitutions):
-                if number > current:
-                    tx.script(sql)
-                    applied.append(f"{number:04}_{name}")
-                    tx.all("set_meta", key="schema_version", value=str(number))
-            if applied and current == 0:
-                tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
-            return applied
+        applied = []
+        while self.schema_scripts.pending(self._meta()):
+            applied += self.write("migrate", self._migrate)
+        return applied
 
-        return self.write("migrate", work)
+    def _migrate(self, tx: Transaction) -> list[str]:
+        """Apply a part of what is pending; nothing if another thread has done it."""
+        assert isinstance(tx, DuckdbTransaction)
+        meta = self._read_meta(tx.cursor)
+        applied = apply(tx, self.schema_scripts.next_transaction(meta), tx.script)
+        if "installation" not in meta:
+            tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
+        return applied
 
     def pending_migrations(self) -> list[tuple[str, str]]:
-        current = self._current_version()
-        return [
-            (f"{number:04}_{name}", sql)
-            for number, name, sql in load_migrations("duckdb", self._substitutions)
-            if number > current
-        ]
+        return [(script.name, script.sql) for script in self.schema_scripts.pending(self._meta())]
 
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
-        current = self._current_version()
-        newest = newest_migration("duckdb")
-        check_version(current, newest, self.path)
+        self.schema_scripts.check(self._meta())
 
-    def _current_version(self) -> int:
+    def _meta(self) -> dict[str, str]:
         with self._reader() as cursor:
-            return self._version(cursor)
+            return self._read_meta(cursor)
 
-    def _version(self, cursor: duckdb.DuckDBPyConnection) -> int:
+    def _read_meta(self, cursor: duckdb.DuckDBPyConnection) -> dict[str, str]:
+        """What the store says of itself; nothing where there is no store."""
         known = cursor.execute(
             "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() "
             "AND schema_name = $schema AND table_name = 'meta'",
             {"schema": f"_{self.schema}_data"},
         ).fetchone()
         if not known:
-            return 0
-        row = cursor.execute(
-            f"SELECT value FROM {self.prefix}meta WHERE key = 'schema_version'"
-        ).fetchone()
-        return int(row[0]) if row else 0
+            return {}
+        return dict(cursor.execute(f"SELECT key, value FROM {self.prefix}meta").fetchall())
 
     def home(self) -> dict[str, str]:
         """Files move: only the `cluster` setting guards them."""

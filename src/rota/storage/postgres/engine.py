@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -21,7 +20,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from rota.errors import Unavailable, WrongConnection
-from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version
+from rota.model.schedule import WAITING_FOR_RUN
+from rota.storage.engine import Clock, Probe, Row, T, Transaction
 from rota.storage.postgres.bind import bind
 from rota.storage.postgres.callers import check_transaction, raw_connection
 from rota.storage.postgres.connect import LOCK_TIMEOUT, Address
@@ -31,13 +31,8 @@ from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.postgres.wake import EXIT_SECONDS, Listener, Notifier, delivers
-from rota.storage.statements import (
-    Statements,
-    load_migrations,
-    load_script,
-    load_statements,
-    newest_migration,
-)
+from rota.storage.schema import Schema, apply
+from rota.storage.statements import Statements, load_script, load_statements
 
 if TYPE_CHECKING:
     from rota.model.result import Result
@@ -81,6 +76,18 @@ class PostgresEngine:
         self.prefix = f'"{schema}_data".'
         self.channel = f"{schema}_wake"
         self.statements = Statements(load_statements("postgres", self._substitutions), Statement)
+        self.schema_scripts = Schema(
+            "postgres",
+            {
+                **self._substitutions,
+                "runs": f"{self.prefix}runs r LEFT JOIN {self.prefix}run_ids n USING (id, seq)",
+                "run_id": "n.id",
+                "far": f"'{WAITING_FOR_RUN.isoformat(' ')}'",
+            },
+            shown=self.address.shown,
+            place=f" in schema {schema}",
+            anew=f"drop the schemas {schema} and {schema}_data with all in them",
+        )
         self._pool = Pool(self.address.connect, size=pool_size)
         self._token = uuid.uuid4().hex  # marks our own notifications
         self._notifier = Notifier(self._send)
@@ -319,27 +326,24 @@ class PostgresEngine:
 
     def migrate(self) -> list[str]:
         applied = []
-        for number, name, sql in load_migrations("postgres", self._substitutions):
-            if self.write("migrate", partial(self._migrate, number=number, sql=sql)):
-                applied.append(f"{number:04}_{name}")
-        if applied and ROLES in self._read(PostgresTransaction.meta):
-            self.grant_roles()  # what is new has no grants yet
+        while self.schema_scripts.pending(self._meta()):
+            applied += self.write("migrate", self._migrate)
         return applied
 
-    def _migrate(self, tx: Transaction, number: int, sql: str) -> bool:
-        """One migration in its own transaction; False if somebody else has applied it."""
+    def _migrate(self, tx: Transaction) -> list[str]:
+        """Apply a part of what is pending; nothing if another process has done it."""
         assert isinstance(tx, PostgresTransaction)
         tx.script(f"SET LOCAL lock_timeout = '{MIGRATE_TIMEOUT}'")
         tx.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))", {"name": self.prefix})
         tx.script(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-        if tx.version() >= number:
-            return False
-        tx.script(sql)
-        tx.all("set_meta", key="schema_version", value=str(number))
-        if number == 1:
+        meta = tx.meta_if_there()
+        applied = apply(tx, self.schema_scripts.next_transaction(meta), tx.script)
+        if "installation" not in meta:
             for key, value in {"installation": str(uuid.uuid4()), **tx.home()}.items():
                 tx.all("set_meta", key=key, value=value)
-        return True
+        if applied and ROLES in meta:
+            tx.script(self.roles_sql)  # what is new has no grants yet
+        return applied
 
     @property
     def roles_sql(self) -> str:
@@ -356,12 +360,7 @@ class PostgresEngine:
         self.write("grant_roles", work)
 
     def pending_migrations(self) -> list[tuple[str, str]]:
-        current = self._version()
-        return [
-            (f"{number:04}_{name}", sql)
-            for number, name, sql in load_migrations("postgres", self._substitutions)
-            if number > current
-        ]
+        return [(script.name, script.sql) for script in self.schema_scripts.pending(self._meta())]
 
     @property
     def pooled(self) -> bool:
@@ -370,14 +369,12 @@ class PostgresEngine:
 
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
-        current, shown = self._version(), self.address.shown
-        newest = newest_migration("postgres")
-        check_version(current, newest, shown, f" in schema {self.schema}")
+        self.schema_scripts.check(self._meta())
 
-    def _version(self) -> int:
+    def _meta(self) -> dict[str, str]:
         # Without a transaction, which would be two round trips more: only meta is read.
         with self._translated(), self._pool.lend() as connection:
-            return self._transaction("read", connection).version()
+            return self._transaction("read", connection).meta_if_there()
 
     def home(self) -> dict[str, str]:
         return self._read(PostgresTransaction.home)

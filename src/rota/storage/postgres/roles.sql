@@ -29,7 +29,12 @@ BEGIN
 END $$;
 
 -- An operator also calls the functions, and inserts control rows.
-GRANT "{schema}_viewer" TO "{schema}_operator";
+-- Asked before: to grant a role again needs the right to grant it, and migrations of the owner repeat all this.
+DO $$ BEGIN
+    IF NOT pg_has_role('{schema}_operator', '{schema}_viewer', 'MEMBER') THEN
+        GRANT "{schema}_viewer" TO "{schema}_operator";
+    END IF;
+END $$;
 GRANT EXECUTE ON FUNCTION {views}enqueue, {views}trigger_job, {views}pause_schedule,
     {views}resume_schedule, {views}cancel_run TO "{schema}_operator";
 GRANT SELECT, INSERT (statement) ON {views}control TO "{schema}_operator";

@@ -96,13 +96,11 @@ class PostgresTransaction(Probed):
     def meta(self) -> dict[str, str]:
         return {row["key"]: row["value"] for row in self.all("all_meta")}
 
-    def version(self) -> int:
-        """The schema's number; 0 where there is no store yet."""
+    def meta_if_there(self) -> dict[str, str]:
+        """The same; nothing where there is no store yet."""
         table = f"{self.engine.prefix}meta"
         found = self.cursor.execute("SELECT to_regclass(%s) AS found", (table,)).fetchone()
-        if not found or found["found"] is None:
-            return 0
-        return int(self.meta().get("schema_version", 0))
+        return {} if not found or found["found"] is None else self.meta()
 
     def home(self) -> dict[str, str]:
         """The server and database we are in, so that a copy of a store can be told apart."""

@@ -30,6 +30,15 @@ def use_wal(connection: sqlite3.Connection) -> None:
         time.sleep(BUSY_PAUSE_SECONDS)
 
 
+def read_meta(connection: sqlite3.Connection, prefix: str) -> dict[str, str]:
+    """What the store says of itself; nothing where there is no store."""
+    table = f"{prefix}meta"
+    sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    if connection.execute(sql, (table,)).fetchone() is None:
+        return {}
+    return dict(connection.execute(f"SELECT key, value FROM {table}").fetchall())
+
+
 def split_statements(sql: str) -> Iterator[str]:
     """Statements of a script, by SQLite's own idea of where one ends."""
     statement = ""

@@ -18,14 +18,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import StaleSnapshot, StorageError, Unavailable, WrongConnection
-from rota.storage.engine import Clock, Probe, Row, T, Transaction, check_version, system_clock
+from rota.model.duration import micros
+from rota.model.schedule import WAITING_FOR_RUN
+from rota.storage.engine import Clock, Probe, Row, T, Transaction, system_clock
 from rota.storage.files import file_facts, make_private
-from rota.storage.sqlite.connect import raw_connection, split_statements, use_wal
+from rota.storage.schema import Schema, apply
+from rota.storage.sqlite.connect import raw_connection, read_meta, split_statements, use_wal
 from rota.storage.sqlite.faults import BUSY_SECONDS, is_busy, translate, translated
 from rota.storage.sqlite.group import GroupCommit
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
-from rota.storage.statements import load_migrations, load_statements, newest_migration
+from rota.storage.statements import load_statements
 
 if TYPE_CHECKING:
     from rota.model.result import Result
@@ -41,6 +44,8 @@ SPILL_BYTES = 32 << 20
 # transaction, as those of the index on ids do, are carried so much less often.
 CHECKPOINT_BYTES = 16 << 20
 OLDEST_SQLITE = (3, 37, 0)
+# In views: text in UTC that sorts, and that SQLite's own date functions read.
+INSTANT = "strftime('%Y-%m-%d %H:%M:%S', ? / 1000000, 'unixepoch') || printf('.%06dZ', ? % 1000000)"
 
 
 class SqliteEngine:
@@ -70,6 +75,20 @@ class SqliteEngine:
         self.probe = probe
         self.prefix = f"_{schema}_"
         self.statements = load_statements("sqlite", self._substitutions)
+        self.schema_scripts = Schema(
+            "sqlite",
+            {
+                **self._substitutions,
+                "schema": schema,
+                "runs": f"{self.prefix}runs",
+                "run_id": "id",
+                "far": str(micros(WAITING_FOR_RUN)),
+            },
+            shown=path,
+            anew="move the file away, or set `schema` to another name",
+            instant=INSTANT,
+            view="DROP VIEW IF EXISTS ?;\nCREATE VIEW ? AS",
+        )
         self._shapes: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._closed = False
         self._begin_process()
@@ -277,55 +296,41 @@ class SqliteEngine:
         return connection
 
     def migrate(self) -> list[str]:
-        def work(tx: Transaction) -> list[str]:
-            assert isinstance(tx, SqliteTransaction)
-            applied = []
-            current = self._version(tx.connection)
-            for number, name, sql in load_migrations("sqlite", self._substitutions):
-                if number > current:
-                    for statement in split_statements(sql):
-                        tx.script(statement)
-                    applied.append(f"{number:04}_{name}")
-                    tx.all("set_meta", key="schema_version", value=str(number))
-            if applied and current == 0:
-                tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
-            return applied
-
+        self.schema_scripts.check_origin(self._meta())
         # WAL is a property of the file, set where a store is made: a file that was only opened
         # by mistake stays as it was. It cannot be set inside a transaction.
         with self._turn, translated(self.path):
             if not self.in_memory:
                 use_wal(self._writer)
-        return self.write("migrate", work)
+        applied = []
+        while self.schema_scripts.pending(self._meta()):
+            applied += self.write("migrate", self._migrate)
+        return applied
+
+    def _migrate(self, tx: Transaction) -> list[str]:
+        """Apply a part of what is pending; nothing if another process has done it."""
+        assert isinstance(tx, SqliteTransaction)
+
+        def run(script: str) -> None:
+            for statement in split_statements(script):
+                tx.script(statement)
+
+        meta = read_meta(tx.connection, self.prefix)
+        applied = apply(tx, self.schema_scripts.next_transaction(meta), run)
+        if "installation" not in meta:
+            tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
+        return applied
 
     def pending_migrations(self) -> list[tuple[str, str]]:
-        current = self._current_version()
-        return [
-            (f"{number:04}_{name}", sql)
-            for number, name, sql in load_migrations("sqlite", self._substitutions)
-            if number > current
-        ]
+        return [(script.name, script.sql) for script in self.schema_scripts.pending(self._meta())]
 
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
-        current = self._current_version()
-        newest = newest_migration("sqlite")
-        check_version(current, newest, self.path)
+        self.schema_scripts.check(self._meta())
 
-    def _current_version(self) -> int:
+    def _meta(self) -> dict[str, str]:
         with translated(self.path):
-            return self._version(self._writer)
-
-    def _version(self, connection: sqlite3.Connection) -> int:
-        known = connection.execute(
-            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (f"{self.prefix}meta",)
-        ).fetchone()
-        if not known:
-            return 0
-        row = connection.execute(
-            f"SELECT value FROM {self.prefix}meta WHERE key = 'schema_version'"
-        ).fetchone()
-        return int(row[0]) if row else 0
+            return read_meta(self._writer, self.prefix)
 
     def home(self) -> dict[str, str]:
         """Files move: only the `cluster` setting guards them."""

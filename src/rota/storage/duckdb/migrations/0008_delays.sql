@@ -1,1 +1,0 @@
--- Functions that a client calls are PostgreSQL's: nothing changes here.
