@@ -29,7 +29,7 @@ from rota import config
 from rota.config import Settings, Switch, load_settings
 from rota.errors import Conflict, Invalid, LockNotHeld, Unavailable
 from rota.executors.loading import in_script_of_child
-from rota.executors.protocol import Executor, HearsTermination
+from rota.executors.protocol import Executor, TerminationHook
 from rota.executors.python import PythonExecutor, Texts
 from rota.executors.registry import Registry, off
 from rota.executors.scripts import Script, Scripts
@@ -374,7 +374,7 @@ class Rota:
         return Control(
             self.storage,
             actor=actor,
-            hearer_of=self._hearer_of,
+            termination_hook_of=self._termination_hook_of,
             changed=self._changed,
             retention=self._retention(),
             ended=self._tell_cancelled,
@@ -505,7 +505,7 @@ class Rota:
                 jobs=self._jobs,
                 executors=self.executors,
                 events=self.events,
-                hearer_of=self._hearer_of,
+                termination_hook_of=self._termination_hook_of,
                 foreign=self._filed,
                 on_stuck=on_stuck,
                 counters=self.counters,
@@ -679,13 +679,13 @@ class Rota:
                 self._storage, self._saved, _ = before
                 self.__dict__.pop("_enqueuer", None)
 
-    def _hearer_of(self, name: str) -> HearsTermination | None:
+    def _termination_hook_of(self, name: str) -> TerminationHook | None:
         """The executor of a job, if it adds to the end of its runs; Unknown if not installed."""
         job = self._jobs.get(name) or self.storage.jobs_named([name]).get(name)
         if job is None or self.executors.is_builtin(job.executor):
             return None
         executor = self.executors.get(job.executor)
-        return executor if isinstance(executor, HearsTermination) else None
+        return executor if isinstance(executor, TerminationHook) else None
 
     def _retention(self) -> Retention:
         return Retention(ages=self.settings.retention, keep_last=self.settings.keep_last)
