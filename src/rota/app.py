@@ -31,7 +31,7 @@ from rota.errors import Conflict, Invalid, LockNotHeld, Unavailable
 from rota.executors.loading import in_script_of_child
 from rota.executors.protocol import Executor, TerminationHook
 from rota.executors.python import PythonExecutor, Texts
-from rota.executors.registry import Registry, off
+from rota.executors.registry import Registry, off_message
 from rota.executors.scripts import Script, Scripts
 from rota.executors.signatures import signature_of
 from rota.executors.targets import Targets
@@ -442,7 +442,7 @@ class Rota:
         owner = f"{socket.gethostname()}:{os.getpid()}"
         token = self.storage.acquire_lock(name, owner, seconds)
         if token is None:
-            raise LockNotHeld(f"lock {name!r} is held by somebody else")
+            raise LockNotHeld(f"lock {name!r} is already held")
         try:
             yield HeldLock(self.storage, name, token)
         finally:
@@ -623,14 +623,14 @@ class Rota:
 
     def _shell_executor(self) -> Executor:
         if not self.settings.executors.shell:
-            raise Invalid(off("shell"))
+            raise Invalid(off_message("shell"))
         from rota.executors.shell import ShellExecutor
 
         return ShellExecutor()
 
     def _http_executor(self) -> Executor:
         if not self.settings.executors.http:
-            raise Invalid(off("http"))
+            raise Invalid(off_message("http"))
         from rota.executors.http import HttpExecutor
 
         return HttpExecutor(allow=self.settings.executors.http_allow)

@@ -16,13 +16,13 @@ __all__ = ["Context", "Executor", "Statement", "StopReason", "Targets", "Termina
 
 
 class Executor(Protocol):
-    """Runs bodies of one kind. Registered under the entry point group `rota.executors`."""
+    """Runs jobs of a kind. Registered in the entry point group `rota.executors`."""
 
     def check(self, job: Job) -> None:
         """Refuse a job this executor cannot run, with Invalid, before it is stored."""
 
     def run(self, context: Context) -> Outcome:
-        """Run to the end; an exception is a failed attempt. `context.on_stop` reports a stop."""
+        """Run to the end; an exception fails the attempt. See `context.on_stop`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +35,18 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A Rota statement, such as `PAUSE SCHEDULE nightly`, requested with the settle of a terminal
-    run. Any process carries it out after the commit."""
+    """A Rota statement to request with the settle of a terminal run.
+
+    Such as `PAUSE SCHEDULE nightly`; any process carries it out after the commit."""
 
     statement: str
 
 
 @runtime_checkable
 class TerminationHook(Protocol):
-    """An executor that adds to the last transaction of a run: success, death, cancel, rescue."""
+    """An executor that adds statements to the last transaction of a run.
+
+    It is asked at every end: success, death, cancel and rescue."""
 
     def on_terminated(self, run: Run) -> Sequence[Statement | Ask]:
         """Statements to commit with the settle. A fenced settle commits none of them."""
