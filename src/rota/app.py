@@ -29,9 +29,9 @@ from rota import config
 from rota.config import Settings, Switch, load_settings
 from rota.errors import Conflict, Invalid, LockNotHeld, Unavailable
 from rota.executors.loading import in_script_of_child
-from rota.executors.protocol import Executor, HearsTermination
+from rota.executors.protocol import Executor, TerminationHook
 from rota.executors.python import PythonExecutor, Texts
-from rota.executors.registry import Registry, off
+from rota.executors.registry import Registry, off_message
 from rota.executors.scripts import Script, Scripts
 from rota.executors.signatures import handler_of
 from rota.executors.targets import Targets
@@ -392,7 +392,7 @@ class Rota:
         return Control(
             self.storage,
             actor=actor,
-            hearer_of=self._hearer_of,
+            termination_hook_of=self._termination_hook_of,
             changed=self._changed,
             retention=self._retention(),
             ended=self._tell_cancelled,
@@ -465,7 +465,7 @@ class Rota:
         owner = f"{socket.gethostname()}:{os.getpid()}"
         token = self.storage.acquire_lock(name, owner, seconds)
         if token is None:
-            raise LockNotHeld(f"lock {name!r} is held by somebody else")
+            raise LockNotHeld(f"lock {name!r} is already held")
         try:
             yield HeldLock(self.storage, name, token)
         finally:
@@ -528,7 +528,7 @@ class Rota:
                 jobs=self._jobs,
                 executors=self.executors,
                 events=self.events,
-                hearer_of=self._hearer_of,
+                termination_hook_of=self._termination_hook_of,
                 foreign=self._filed,
                 on_stuck=on_stuck,
                 counters=self.counters,
@@ -646,14 +646,14 @@ class Rota:
 
     def _shell_executor(self) -> Executor:
         if not self.settings.executors.shell:
-            raise Invalid(off("shell"))
+            raise Invalid(off_message("shell"))
         from rota.executors.shell import ShellExecutor
 
         return ShellExecutor()
 
     def _http_executor(self) -> Executor:
         if not self.settings.executors.http:
-            raise Invalid(off("http"))
+            raise Invalid(off_message("http"))
         from rota.executors.http import HttpExecutor
 
         return HttpExecutor(allow=self.settings.executors.http_allow)
@@ -702,13 +702,13 @@ class Rota:
                 self._storage, self._saved, _ = before
                 self.__dict__.pop("_enqueuer", None)
 
-    def _hearer_of(self, name: str) -> HearsTermination | None:
+    def _termination_hook_of(self, name: str) -> TerminationHook | None:
         """The executor of a job, if it adds to the end of its runs; Unknown if not installed."""
         job = self._jobs.get(name) or self.storage.jobs_named([name]).get(name)
         if job is None or self.executors.is_builtin(job.executor):
             return None
         executor = self.executors.get(job.executor)
-        return executor if isinstance(executor, HearsTermination) else None
+        return executor if isinstance(executor, TerminationHook) else None
 
     def _retention(self) -> Retention:
         return Retention(ages=self.settings.retention, keep_last=self.settings.keep_last)

@@ -6,7 +6,7 @@ RotaError
 ├── Unknown              no such job, run, schedule, queue or lock
 ├── Conflict             the thing exists, but its state forbids the request
 │   └── Outdated         somebody else has changed it since it was read
-├── LockNotHeld          a lock was lost, or is held by somebody else
+├── LockNotHeld          a lock was lost, or is already held
 ├── LeaseLost            an attempt is no longer this worker's: another one goes on with the run
 ├── MissingExtra         an optional part of Rota is not installed
 └── StorageError         the database refused or did not answer
@@ -45,7 +45,7 @@ class Outdated(Conflict):
 
 
 class LockNotHeld(RotaError):
-    """A lock was lost, or is held by somebody else."""
+    """A lock was lost, or is already held."""
 
 
 class LeaseLost(RotaError):

@@ -78,7 +78,7 @@ class Driver:
             jobs=app._jobs,
             max_lost=app.settings.max_lost,
             events=app.events,
-            hearer_of=app._hearer_of,
+            termination_hook_of=app._termination_hook_of,
             luck=lambda: 0.0,
         )
         self._notes = Notes(storage)

@@ -170,7 +170,13 @@ def test_a_run_that_rescue_ends_leaves_one_row(app: rota.Rota, watch: Watch, tal
     assert watch.end(made.id).state == "dead"
     assert tally() == [(made.id, "dead")]
     # The worker was not dead but slow: what it says now is fenced out, and adds nothing.
-    settler = Settler(app.storage, jobs={}, max_lost=1, events=app.events, hearer_of=app._hearer_of)
+    settler = Settler(
+        app.storage,
+        jobs={},
+        max_lost=1,
+        events=app.events,
+        termination_hook_of=app._termination_hook_of,
+    )
     settler.settle_now([(claimed, Outcome(kind="succeeded", result='"late"'))])
     assert app.storage.run(made.id).state == "dead"
     assert tally() == [(made.id, "dead")]
@@ -318,7 +324,9 @@ def crowded(database: str, executor: Any, crowd: int, slots: int) -> Iterator[Wo
         store.enqueue(
             [NewRun(id=id, job="crowd", queue="default", args="{}") for id in new_run_ids(crowd)]
         )
-        settler = Settler(store, jobs={}, max_lost=1, events=Events(), hearer_of=lambda name: None)
+        settler = Settler(
+            store, jobs={}, max_lost=1, events=Events(), termination_hook_of=lambda name: None
+        )
         yield Worker(
             store, worker_id="one", jobs={"crowd": job}, executors=registry, settler=settler,
             events=Events(), target=database, slots=slots,

@@ -140,7 +140,7 @@ def test_a_burst_of_wakes_is_one_look(make_app: MakeApp) -> None:
 def test_a_paused_run_stops_after_its_step_and_resume_does_the_rest_once(
     make_app: MakeApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.executors.sql.sqlite.LOOKS", 600)  # each a tenth of a second
+    monkeypatch.setattr("rota.executors.sql.sqlite.LOCK_TRIES", 600)  # each a tenth of a second
     there = tmp_path / "there.db"
     app = make_app(targets={"there": f"sqlite:///{there}"}, default_target="there")
     gate = sqlite3.connect(there, isolation_level=None)

@@ -152,7 +152,7 @@ def test_a_percentile_is_the_smallest_that_so_many_do_not_exceed() -> None:
 
 def test_slots_in_use_are_never_more_than_there_are(store: Store) -> None:
     """What is claimed ahead is in none; a worker that is stopping has those of its runs."""
-    look = Control(store, actor=ME, hearer_of=lambda job: None)
+    look = Control(store, actor=ME, termination_hook_of=lambda job: None)
 
     def beat(slots: int) -> None:
         store.put_worker({

@@ -436,13 +436,13 @@ def test_runs_that_only_another_process_can_end_are_left_to_it(
     ended = enqueue(store, job="other")
     looks = Counter[str]()
 
-    def hearer_of(name: str) -> None:
+    def termination_hook_of(name: str) -> None:
         looks[name] += 1
         assert looks[name] < 9, "again and again"
         if name == NAME:
             raise fault
 
-    control = Control(store, actor=ME, hearer_of=hearer_of)
+    control = Control(store, actor=ME, termination_hook_of=termination_hook_of)
     assert control.cancel_retired(ORIGIN) == 2
     assert {store.run(one).state for one in (ended, behind)} == {"cancelled"}
     assert {store.run(run_id).state for run_id in left} == {"queued"}

@@ -62,7 +62,9 @@ def client(postgres_place: Place) -> Iterator[Any]:
 
 
 def settler_of(store: Store) -> Settler:
-    return Settler(store, jobs={}, max_lost=3, events=Events(), hearer_of=lambda name: None)
+    return Settler(
+        store, jobs={}, max_lost=3, events=Events(), termination_hook_of=lambda name: None
+    )
 
 
 def state_of(store: Store, run: Claimed) -> str:

@@ -31,7 +31,7 @@ ADA = Actor(by="ada", via="http")
 
 
 def control(store: Store) -> Control:
-    return Control(store, actor=ME, hearer_of=lambda job: None)
+    return Control(store, actor=ME, termination_hook_of=lambda job: None)
 
 
 def names(store: Store, **told: Any) -> list[str]:

@@ -48,10 +48,10 @@ class World:
             jobs={"job": self.job},
             max_lost=3,
             events=Events(),
-            hearer_of=lambda name: None,
+            termination_hook_of=lambda name: None,
             luck=lambda: 0.0,
         )
-        self.control = Control(self.store, actor=ME, hearer_of=lambda name: None)
+        self.control = Control(self.store, actor=ME, termination_hook_of=lambda name: None)
 
     def put(self, kind: str = "every", expr: str = "1m", **options: object) -> Schedule:
         made = Schedule(name="s", job="job", kind=kind, expr=expr, **options)  # type: ignore[arg-type]

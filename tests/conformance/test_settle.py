@@ -419,7 +419,9 @@ def test_an_outcome_written_alone_without_an_answer_is_told_once(
     run = claim_one(store)
     events, told, tries = Events(), [], iter(("refused", "lost", "good"))
     events.on("job.completed", lambda event: told.append(event.run_id))
-    settler = Settler(store, jobs={}, max_lost=3, events=events, hearer_of=lambda name: None)
+    settler = Settler(
+        store, jobs={}, max_lost=3, events=events, termination_hook_of=lambda name: None
+    )
     settle_there = store.settle
 
     def settling(*given: Any) -> list[Settled]:
@@ -446,7 +448,9 @@ def test_the_first_outcome_that_waits_wakes_the_loop(store: Store) -> None:
     """And it alone: the loop takes what is there when it comes to it."""
     enqueue_many(store, 4)
     first, second, third, fourth = claim(store, limit=4)
-    settler = Settler(store, jobs={}, max_lost=3, events=Events(), hearer_of=lambda name: None)
+    settler = Settler(
+        store, jobs={}, max_lost=3, events=Events(), termination_hook_of=lambda name: None
+    )
     woken: list[None] = []
     settler.on_put(lambda: woken.append(None))
     for run in (first, second):

@@ -510,9 +510,9 @@ def test_a_stop_waits_for_a_full_channel(patient: Children, threads: ThreadPoolE
     def stop() -> None:
         (child,) = patient._busy
         for _ in range(100_000):
-            if child._notes:
+            if child._unsent:
                 break
-            child.tell(Stop(call=0, reason="nobody is meant"))
+            child.send_nowait(Stop(call=0, reason="for no call"))
         context.stop("cancelled")
         port.wake_child()
 
@@ -530,7 +530,7 @@ def test_a_child_that_cannot_understand_its_worker_ends(noise: bytes) -> None:
             child._channel.sendall(noise)
         assert has_exited(child.pid, within=20)
     finally:
-        assert child.bury() == CHANNEL_LOST
+        assert child.reap() == CHANNEL_LOST
 
 
 def test_the_whole_family_ends(begin: Begin) -> None:

@@ -25,7 +25,7 @@ import os, resource
 def opened():
     return {number for number in range(100) if os.path.exists(f"/proc/self/fd/{number}")}
 
-start().bury()  # imports what is needed on the way
+start().reap()  # imports what is needed on the way
 before, (soft, hard) = opened(), resource.getrlimit(resource.RLIMIT_NOFILE)
 for count, most in enumerate(number for number in range(100) if number not in before):
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))  # so that `count` are free
@@ -34,7 +34,7 @@ for count, most in enumerate(number for number in range(100) if number not in be
     except OSError:
         pass
     else:
-        started.bury()
+        started.reap()
         break
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

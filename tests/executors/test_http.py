@@ -289,9 +289,7 @@ def test_values_stay_in_their_place_of_the_address(send: Send, server: WebServer
 )
 def test_an_argument_never_chooses_the_server(url: str, executor: HttpExecutor) -> None:
     known = Job(name="hook", executor="http", spec={"url": url, "params": {"v": "x"}})
-    with pytest.raises(
-        Invalid, match="an argument of the run, and whoever enqueues it would choose"
-    ):
+    with pytest.raises(Invalid, match="an argument of the run, and its caller would choose"):
         executor.check(known)
     told = error(executor.run(http_context(http_job(url=url), {"v": "127.0.0.1"})))
     assert "is an argument of the run" in told

@@ -14,7 +14,7 @@ from rota.duckdb_instances import is_open, open_instance
 from rota.executors import remote
 from rota.executors.messages import LONGEST
 from rota.executors.python import PythonExecutor
-from rota.executors.remote import ROWS, Served, pack
+from rota.executors.remote import ROWS, ConnectionServer, pack
 from rota.model.outcome import Outcome
 from tests.executors.conftest import make_context
 
@@ -200,10 +200,10 @@ def test_no_statement_outlives_its_attempt(
     monkeypatch.setattr(remote, "CLEANUP_SECONDS", 2.0)
     context = make_context(job="long")
     context._targets = f"duckdb:///{tmp_path / 'w.duckdb'}"
-    served = Served(context)
+    server = ConnectionServer(context)
 
     def execute(sql: str) -> Any:
-        return served.do({"do": "execute", "sql": sql, "args": pack([])})
+        return server.do({"do": "execute", "sql": sql, "args": pack([])})
 
     assert execute("SELECT 1")["columns"]
     if too_early:
@@ -214,12 +214,12 @@ def test_no_statement_outlives_its_attempt(
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(execute(LONG)))
     thread.start()
-    with served._changed:
-        assert served._changed.wait_for(lambda: served._running, 20)
+    with server._changed:
+        assert server._changed.wait_for(lambda: server._running, 20)
     context.stop("timed_out")
     thread.join(20)
     assert [answer["fault"][0] for answer in answers] == ["InterruptException"]
-    served.end()
+    server.end()
     context.close()
 
 

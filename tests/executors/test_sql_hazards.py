@@ -161,7 +161,7 @@ def test_a_copy_that_needs_a_client_is_told_where_to(postgres: World, sql: str) 
     postgres.write(a="CREATE TABLE t (i INTEGER);\n" + sql)
     run = postgres.run(postgres.job())
     assert run.error is not None
-    assert "a.sql:2: COPY to STDOUT or from STDIN has nobody to talk to" in run.error
+    assert "a.sql:2: COPY to STDOUT or from STDIN has no client here" in run.error
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from rota.duckdb_instances import is_open
 from rota.errors import Invalid, RotaError, StorageError
 from rota.executors.sql import run_script
-from rota.executors.sql.scripts import close_kept
+from rota.executors.sql.scripts import close_instances
 from rota.executors.targets import connect
 
 
@@ -20,7 +20,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield request.getfixturevalue("postgres_url")
     else:
         yield f"{request.param}:///{tmp_path}/data.{request.param}"
-    close_kept()
+    close_instances()
 
 
 @pytest.fixture
@@ -75,5 +75,5 @@ def test_what_a_script_attaches_stays_until_the_end(tmp_path: Path, script: Path
     )
     run_script(url, script, {})
     assert rows(url, "SELECT * FROM other.t") == [(7,)]
-    close_kept()
+    close_instances()
     assert not is_open(str(path))

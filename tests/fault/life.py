@@ -131,7 +131,7 @@ class Life:
             jobs=self.app._jobs,
             executors=self.app.executors,
             events=self.app.events,
-            hearer_of=self.app._hearer_of,
+            termination_hook_of=self.app._termination_hook_of,
         )
         assert service.worker is not None
         steps = {name: loop.step for name, loop in (service.loops | service.worker.loops).items()}

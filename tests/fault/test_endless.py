@@ -44,7 +44,7 @@ def test_who_writes_may_ask_for_the_store_while_a_schedule_waits_to_be_saved(
         while saving.is_alive() and app._guard.acquire(blocking=False):
             app._guard.release()
         seen.append("waits" if saving.is_alive() else "is saved")
-        heard.append(app._hearer_of("of another process"))
+        heard.append(app._termination_hook_of("of another process"))
 
     writing = started(lambda: app.storage.engine.write("control", write))  # type: ignore[attr-defined]
     writing.join(PATIENCE)

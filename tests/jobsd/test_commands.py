@@ -37,8 +37,8 @@ def refused(serve: Serve, jobs: Jobs, toml: str, **executors: Any) -> str:
 def test_both_are_off_until_somebody_switches_them_on(serve: Serve, jobs: Jobs) -> None:
     told = refused(serve, jobs, SHELL + 'command = ["ls"]', shell=False)
     assert told == (
-        "job.toml:1: executor 'shell' is off; if whoever may write jobs may use it, switch it on "
-        "in rota.toml: [executors] shell = true (or ROTA_EXECUTORS_SHELL=true)"
+        "job.toml:1: executor 'shell' is off; if everyone who may write jobs may use it, switch it "
+        "on in rota.toml: [executors] shell = true (or ROTA_EXECUTORS_SHELL=true)"
     )
     told = refused(serve, jobs, HTTP + 'url = "https://example.org"', http=False)
     assert told.startswith("job.toml:1: executor 'http' is off; ")

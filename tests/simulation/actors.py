@@ -37,7 +37,7 @@ WEIGHTS = (60, 20, 7, 8, 5)
 LOOKS_AHEAD = (0.0, 0.02, 3.0)  # seconds
 
 
-class Hearer:
+class EndRecorder:
     """Adds a row to the last transaction of a run."""
 
     def on_terminated(self, run: Run) -> Sequence[Statement]:
@@ -45,11 +45,11 @@ class Hearer:
         return [Statement(sql=sql, params={"run": run.id, "redo": run.redo, "state": run.state})]
 
 
-HEARER = Hearer()
+END_RECORDER = EndRecorder()
 
 
-def hearer_of(job: str) -> Hearer | None:
-    return HEARER if job == HEARD else None
+def termination_hook_of(job: str) -> EndRecorder | None:
+    return END_RECORDER if job == HEARD else None
 
 
 class Waker:
@@ -99,7 +99,7 @@ class Process:
             jobs=self.jobs,
             max_lost=world.max_lost,
             events=events,
-            hearer_of=hearer_of,
+            termination_hook_of=termination_hook_of,
             settled=self._settled,
             restarted=self._waker("fire"),
             luck=world.rng.random,

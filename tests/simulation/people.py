@@ -15,7 +15,7 @@ from rota.model.retention import Retention
 from rota.model.schedule import Schedule
 from rota.model.transitions import HELD, PAUSED, PENDING, RUNNING, STATES, TERMINAL
 from rota.storage.protocol import Actor as Who
-from tests.simulation.actors import hearer_of
+from tests.simulation.actors import termination_hook_of
 from tests.simulation.clock import SECOND
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Operator:
         self.control = Control(
             world.store,
             actor=Who(by="operator", via="simulation"),
-            hearer_of=hearer_of,
+            termination_hook_of=termination_hook_of,
             retention=Retention(keep_last=0),
         )
 

@@ -32,7 +32,7 @@ def reading(where: Where) -> Iterator[Control]:
         control = (
             found
             if isinstance(found, Control)
-            else Control(found, actor=actor(), hearer_of=lambda job: None)
+            else Control(found, actor=actor(), termination_hook_of=lambda job: None)
         )
         with suggesting(control, settings.jobs_folder):
             yield control

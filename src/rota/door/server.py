@@ -25,7 +25,7 @@ from rota.door.client import knock
 from rota.door.messages import HELLO
 from rota.duckdb_instances import MEMORY, path_from_url
 from rota.errors import Conflict, Invalid, RotaError, Unavailable
-from rota.executors.event_loop import let_go
+from rota.executors.event_loop import abandon_pool
 from rota.version import VERSION
 
 log = logging.getLogger("rota")
@@ -121,7 +121,7 @@ class Door:
             client.cancel()
         await asyncio.gather(*late, return_exceptions=True)
         await asyncio.sleep(0)  # what was closed just now is closed when the loop comes around
-        let_go(self._pool)
+        abandon_pool(self._pool)
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

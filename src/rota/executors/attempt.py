@@ -1,11 +1,11 @@
-"""One attempt of a Python handler: call it, and make an outcome of whatever comes back.
+"""Calls a Python handler and makes an outcome of its result or exception.
 
-The same in a thread, on the event loop and in a child process. Nothing a handler raises gets past
-this file, SystemExit and KeyboardInterrupt included.
+It works the same in a thread, on the event loop and in a child process. No exception of a handler
+passes this file, not even SystemExit or KeyboardInterrupt.
 
-A handler that saw that it should end (`ctx.cancelled`, a cancelled await) and then returned or
-raised has not finished: it has no outcome of its own, and the stop reason decides. One that never
-looked has finished, and its result stands; unless its time or its lease is over.
+A handler that has seen that it should end (`ctx.cancelled`, a cancelled await) and then returns or
+raises has not finished: the stop reason decides the outcome. The result of a handler that never
+checked counts, unless its time or its lease is over.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from rota.tracing import within
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 LOGGER = logging.getLogger(__name__)
-FRAMES, LOCALS = 100, 100  # that are looked at for secrets
+FRAMES, LOCALS = 100, 100  # searched for secrets
 
 
 class Stopped(BaseException):
-    """Raised in a child's main thread by SIGTERM, so that `finally` blocks run before the end."""
+    """Raised by SIGTERM in a child's main thread, so that `finally` blocks run."""
 
 
 def perform(handler: Handler, context: Context) -> Outcome | None:
-    """Call the handler here; None if it ended because it was asked to."""
+    """Call the handler; None if it ended because it was stopped."""
     try:
         if context.span is None and context.trace is None:
             value = handler.call(context)
@@ -49,50 +49,50 @@ def perform(handler: Handler, context: Context) -> Outcome | None:
             with within(context.span, context.trace):
                 value = handler.call(context)
         if value is not None and inspect.iscoroutine(value):
-            import asyncio  # not above: it would double the start of every child
+            import asyncio  # not at the top: it would double the start time of every child
 
             return asyncio.run(perform_async(lambda: value, context))
-        return judge(value, context.heard_stop)
+        return outcome_of_value(value, context.heard_stop)
     except BaseException as error:
-        return judge_error(error, context.heard_stop)
+        return outcome_of_error(error, context.heard_stop)
     finally:
         context.close()
 
 
 def find_and_perform(find: Callable[[], Handler], context: Context) -> Outcome | None:
-    """The same for a handler that is still to be found: to import it may fail as a call may."""
+    """Import a handler and call it; an error of the import fails the attempt too."""
     try:
         handler = find()
     except BaseException as error:
         context.close()
-        return judge_error(error, context.heard_stop)
+        return outcome_of_error(error, context.heard_stop)
     return perform(handler, context)
 
 
 async def perform_async(call: Callable[[], Awaitable[Any]], context: Context) -> Outcome | None:
-    """The same on a running loop, where a stop cancels the task."""
+    """Await the handler on the running loop, where a stop cancels its task."""
     import asyncio
 
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
 
     def cancel(reason: str) -> None:
-        with suppress(RuntimeError):  # the loop has closed, and the task with it
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(task.cancel)
 
     context.on_stop(cancel)
     try:
         with within(context.span, context.trace):
             value = await call()
-        return judge(value, context.heard_stop or task.cancelling() > 0)
+        return outcome_of_value(value, context.heard_stop or task.cancelling() > 0)
     except BaseException as error:
-        return judge_error(error, context.heard_stop or task.cancelling() > 0)
+        return outcome_of_error(error, context.heard_stop or task.cancelling() > 0)
     finally:
         context.close()
 
 
-def judge(value: Any, stopped: bool) -> Outcome | None:
-    """What a returned value means."""
+def outcome_of_value(value: Any, stopped: bool) -> Outcome | None:
+    """The outcome of a returned value."""
     if value is None:
         return None if stopped else SUCCESS
     match value:
@@ -101,22 +101,22 @@ def judge(value: Any, stopped: bool) -> Outcome | None:
         case Cancel():
             return Outcome(kind="cancelled", reason=value.reason or None)
         case Retry():
-            return judge_error(value, stopped)
+            return outcome_of_error(value, stopped)
         case _ if stopped:
             return None
         case _:
             return Outcome(kind="succeeded", result=encode_result(value))
 
 
-def judge_error(error: BaseException, stopped: bool) -> Outcome | None:
-    """What a raised exception means."""
+def outcome_of_error(error: BaseException, stopped: bool) -> Outcome | None:
+    """The outcome of a raised exception."""
     match error:
         case Retry():
-            told = f"retry: {error.reason}" if error.reason else "retry"
+            text = f"retry: {error.reason}" if error.reason else "retry"
             if error.__cause__ is not None:
-                told = f"{error_text(error.__cause__)}\n\n{told}"
+                text = f"{error_text(error.__cause__)}\n\n{text}"
             return Outcome(
-                kind="failed", error=told, reason=error.reason or None, after=error.after
+                kind="failed", error=text, reason=error.reason or None, after=error.after
             )
         case Stopped():
             return None
@@ -127,7 +127,7 @@ def judge_error(error: BaseException, stopped: bool) -> Outcome | None:
 
 
 def conclude(outcome: Outcome | None, context: Context) -> Outcome:
-    """The outcome, once the reason to stop has had its say."""
+    """The final outcome: the attempt's own, or that of its stop reason."""
     if outcome is not None and context.stop_reason is None:
         return outcome
     match context.stop_reason:
@@ -147,8 +147,9 @@ def conclude(outcome: Outcome | None, context: Context) -> Outcome:
 
 
 def encode_result(value: Any) -> str:
-    """A result as JSON text. One that cannot be stored becomes `{"not_stored": why}`: the work is
-    done, and doing it again would not make its result smaller."""
+    """A result as JSON text; `{"not_stored": why}` if it cannot be stored.
+
+    The attempt succeeds all the same: to repeat its work would give the same result."""
     try:
         text = msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -159,24 +160,24 @@ def encode_result(value: Any) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """A traceback of the user's frames only, without the values of secret names in them."""
-    told = traceback.TracebackException.from_exception(error)
-    _trim(told, set())
-    text = "".join(told.format()).rstrip("\n")
+    """A traceback of the user's frames only, without the values of secret variables."""
+    summary = traceback.TracebackException.from_exception(error)
+    _trim(summary, set())
+    text = "".join(summary.format()).rstrip("\n")
     return shorten(text, ERROR_LENGTH, Secrets(_secrets_in(error)))
 
 
 def _secrets_in(error: BaseException) -> Iterator[str]:
-    """What secret names stand for where an error was raised and passed: it may be quoted in it."""
+    """Values of secret variables in the frames of an error, which its text may quote."""
     faults: list[BaseException | None] = [error, error.__cause__, error.__context__]
     for fault in faults:
         if fault is None:
             continue
         for frame, _ in islice(traceback.walk_tb(fault.__traceback__), FRAMES):
             if not _is_ours(frame.f_code.co_filename):
-                own = dict(islice(frame.f_locals.items(), LOCALS))
-                yield from secret_values(_texts(own))
-                for value in own.values():
+                variables = dict(islice(frame.f_locals.items(), LOCALS))
+                yield from secret_values(_texts(variables))
+                for value in variables.values():
                     if type(value) is dict and len(value) <= LOCALS:  # arguments, headers
                         yield from secret_values(_texts(value))
 
@@ -193,14 +194,14 @@ def _not_stored(why: str) -> str:
     return msgspec.json.encode({"not_stored": why}).decode()
 
 
-def _trim(told: traceback.TracebackException, seen: set[int]) -> None:
-    if id(told) in seen:
+def _trim(summary: traceback.TracebackException, seen: set[int]) -> None:
+    if id(summary) in seen:
         return
-    seen.add(id(told))
-    frames = [frame for frame in told.stack if not _is_ours(frame.filename)]
-    # None, not an empty list: then no line announces a traceback that is not there.
-    told.stack = traceback.StackSummary.from_list(frames) if frames else None  # type: ignore[assignment]
-    for other in (told.__cause__, told.__context__, *(told.exceptions or ())):
+    seen.add(id(summary))
+    frames = [frame for frame in summary.stack if not _is_ours(frame.filename)]
+    # None, not an empty list, which would print the headline of an empty traceback.
+    summary.stack = traceback.StackSummary.from_list(frames) if frames else None  # type: ignore[assignment]
+    for other in (summary.__cause__, summary.__context__, *(summary.exceptions or ())):
         if other is not None:
             _trim(other, seen)
 

@@ -1,10 +1,10 @@
-"""A child process: runs one call after another for its worker.
+"""A child process: runs calls for its worker, one after another.
 
-The main thread runs handlers. A second thread listens to the worker, so that a stop is heard while
-a handler works, and so that the worker's end is noticed: then this process and all that its
-handlers started end too. SIGTERM raises `Stopped` in the handler; SIGKILL follows if it stays.
+The main thread runs handlers. A second thread reads messages, so that a stop arrives while a
+handler runs. It also notices when the worker ends, and then kills this process and all that its
+handlers started. SIGTERM raises `Stopped` in the handler; SIGKILL follows if that does not end it.
 
-This file and what it imports is the start time of every child: keep it short.
+The import of this file is the start time of every child: keep its imports few.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from rota.executors.messages import (
 )
 from rota.executors.processes import adopt_orphans, die_with, signal_tree
 from rota.executors.signatures import Handler
-from rota.executors.surroundings import Surroundings
+from rota.executors.surroundings import ProcessState
 from rota.model.outcome import Outcome
 from rota.model.redact import secret_values
 from rota.model.secrets import know
@@ -60,20 +60,22 @@ PROGRESS_SECONDS = 0.2
 
 
 class Descriptor:
-    """A file descriptor of ours. Handlers may close any number, and open another file there."""
+    """A file descriptor of ours.
+
+    A handler may close it and open another file as that number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._identity = self._look()
+        self._identity = self._stat()
 
-    def _look(self) -> tuple[int, int]:
+    def _stat(self) -> tuple[int, int]:
         status = os.fstat(self.number)
         return status.st_dev, status.st_ino
 
     @property
     def intact(self) -> bool:
         try:
-            return self._look() == self._identity
+            return self._stat() == self._identity
         except OSError:
             return False
 
@@ -90,9 +92,9 @@ class Descriptor:
 
 
 class Child:
-    def __init__(self, channel: int, life: int) -> None:
+    def __init__(self, channel: int, parent_pipe: int) -> None:
         self.pid = os.getpid()
-        self.channel, self.life = Descriptor(channel), Descriptor(life)
+        self.channel, self.parent_pipe = Descriptor(channel), Descriptor(parent_pipe)
         self.standard = [Descriptor(number) for number in range(3)]
         self.log = Descriptor(os.dup(1))
         self.mark = b""
@@ -103,7 +105,7 @@ class Child:
         self.masks = threading.local()
         self.loader = Loader()
         self.folders = Folders()
-        self.progress = Progress(self.tell_progress)
+        self.progress = Progress(self.send_progress)
         self.call = 0
         self.context: Context | None = None
         self.stop: Stop | None = None
@@ -145,72 +147,73 @@ class Child:
             trace=call.trace,
         )
         context.in_child = True
-        # The worker passes records on to its own logging; here they would be told twice.
+        # The worker passes records to its own logging; here they would be logged twice.
         context.logger.propagate = False
-        surroundings = Surroundings.capture()
+        state = ProcessState.capture()
 
         def find() -> Handler:
-            nonlocal surroundings
+            nonlocal state
             handler = self.loader.known(call.definition, call.version)
             if handler is None:
                 handler = self.loader.load(call.definition, call.version, call.source)
-                surroundings = Surroundings.capture()  # what an import changes is meant to stay
+                state = ProcessState.capture()  # changes made by an import remain
                 know(secret_values(os.environ))
             return handler
 
-        self.progress = Progress(self.tell_progress)
+        self.progress = Progress(self.send_progress)
         self.call, self.context, self.stoppable = call.number, context, True
         try:
-            self.apply_stop()  # it may have come before its call was taken up
+            self.apply_stop()  # the stop may have arrived before the call began
             with self.loader.around(call.definition):
                 outcome = find_and_perform(find, context)
-        except Stopped:  # it came while the attempt was being judged
+        except Stopped:  # SIGTERM arrived after the handler, while its outcome was made
             outcome = None
         finally:
             self.stoppable = False
         if os.getpid() != self.pid:
             end_fork(outcome)
         if outcome is not None and outcome.tells:
-            outcome = outcome.shown(context.secrets)  # here: a message has its limit too
+            outcome = outcome.shown(context.secrets)  # here, because a message has a limit too
         self.progress.flush()
         self.call, self.context = 0, None
-        strange = self.restore(surroundings)
-        return Done(number=call.number, outcome=outcome, strange=strange)
+        unfit_reason = self.restore(state)
+        return Done(number=call.number, outcome=outcome, unfit_reason=unfit_reason)
 
     def examine(self, file: Examine) -> Examined:
-        """Import a file and leave no trace of it, but for the packages it imported."""
+        """Import a file and undo all changes, except the packages that it imported."""
         from rota.executors.examine import examine
 
         self.send(Begun())
-        surroundings, path, known = Surroundings.capture(), list(sys.path), dict(sys.modules)
+        state, path, modules = ProcessState.capture(), list(sys.path), dict(sys.modules)
         folder = self.folders.of(file.path)
         folder.changed()
         self.stoppable = True
         try:
             with self.folders.inside(folder):
-                found = examine(file.path, file.source, folder)
+                facts = examine(file.path, file.source, folder)
         finally:
             self.stoppable = False
         if os.getpid() != self.pid:
             end_fork(None)
         sys.path[:] = path
-        sys.modules.update(known)
-        return Examined(number=file.number, found=found, strange=self.restore(surroundings))
+        sys.modules.update(modules)
+        return Examined(number=file.number, facts=facts, unfit_reason=self.restore(state))
 
-    def restore(self, surroundings: Surroundings) -> str | None:
-        strange = surroundings.restore()
-        if not all(descriptor.intact for descriptor in (*self.standard, self.log, self.life)):
-            strange = "its standard input or output was closed or replaced"
-        return strange
+    def restore(self, state: ProcessState) -> str | None:
+        unfit_reason = state.restore()
+        descriptors = (*self.standard, self.log, self.parent_pipe)
+        if not all(descriptor.intact for descriptor in descriptors):
+            unfit_reason = "its standard input or output was closed or replaced"
+        return unfit_reason
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
         if self.stoppable:
-            self.stoppable = False  # once: the handler's own cleaning up is left alone
+            self.stoppable = False  # once: a second signal must not interrupt the clean-up
             raise Stopped
         if self.idle:
             raise SystemExit
 
-    # What a context asks for, from any thread
+    # Requests of a context, from any thread
 
     def port(self, call: int, request: str, params: dict[str, Any]) -> Any:
         if os.getpid() != self.pid:
@@ -221,7 +224,7 @@ class Child:
             case "log":
                 self.write_log(params)
             case "progress":
-                self.progress.show(params)
+                self.progress.update(params)
             case _:
                 return self.ask(request, params)
 
@@ -231,7 +234,7 @@ class Child:
                 stream.flush()
         self.log.write(self.mark + msgspec.json.encode(record) + b"\n")
 
-    def tell_progress(self, params: dict[str, Any]) -> None:
+    def send_progress(self, params: dict[str, Any]) -> None:
         self.send(Ask(number=0, request="progress", params=params))
 
     def ask(self, request: str, params: dict[str, Any]) -> Any:
@@ -263,16 +266,16 @@ class Child:
         try:
             while self.channel.intact and (piece := os.read(self.channel.number, PIECE)):
                 for line in lines.feed(piece):
-                    self.hear(FROM_WORKER.decode(line))
+                    self.receive(FROM_WORKER.decode(line))
         except OSError:
             pass
         except msgspec.DecodeError:
-            os._exit(CHANNEL_LOST)  # a part of it is missing: the handler has read from there
+            os._exit(CHANNEL_LOST)  # incomplete: the handler has read from the channel
         if not self.channel.intact:
             os._exit(CHANNEL_LOST)
-        signal_tree(self.pid, signal.SIGKILL)  # the worker has gone
+        signal_tree(self.pid, signal.SIGKILL)  # the worker has ended
 
-    def hear(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         match message:
             case Hello():
                 sys.path[:], sys.argv[:] = message.path, message.argv
@@ -290,41 +293,41 @@ class Child:
     def apply_stop(self) -> None:
         stop, context = self.stop, self.context
         if stop is not None and context is not None and stop.call == self.call:
-            with suppress(Exception):  # of a callback that the handler gave to `ctx.on_stop`
+            with suppress(Exception):  # a callback that the handler gave to `ctx.on_stop` failed
                 context.stop(stop.reason)
 
     # When a handler forks, as multiprocessing does
 
     def before_fork(self) -> None:
-        """Python forgets a signal that reaches a fork in its first moments: let it wait."""
+        """Block SIGTERM: Python loses a signal that arrives right after the fork."""
         self.masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
     def after_fork(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self.masks.before)
 
     def forked(self) -> None:
-        """In the fork: only the original speaks with the worker, and SIGTERM is just the end."""
+        """In the fork: close the channel, and let SIGTERM end the process."""
         self.channel.close()
-        self.life.close()
+        self.parent_pipe.close()
         if signal.getsignal(signal.SIGTERM) == self.terminate:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.after_fork()
 
 
 class Progress:
-    """Passes on a call's newest progress, five times a second at most; the last one always."""
+    """Sends the latest progress, at most five times a second; the final value always."""
 
     def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
         self._send = send
         self._guard = threading.Lock()
-        self._kept: dict[str, Any] | None = None
+        self._pending: dict[str, Any] | None = None
         self._timer: threading.Timer | None = None
         self._sent_at = float("-inf")
 
-    def show(self, params: dict[str, Any]) -> None:
+    def update(self, params: dict[str, Any]) -> None:
         wait = self._sent_at + PROGRESS_SECONDS - time.monotonic()
         with self._guard:
-            self._kept = params
+            self._pending = params
             if wait > 0:
                 if self._timer is None:
                     self._timer = threading.Timer(wait, self.flush)
@@ -335,17 +338,17 @@ class Progress:
 
     def flush(self) -> None:
         with self._guard:
-            kept, self._kept = self._kept, None
+            params, self._pending = self._pending, None
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            if kept is not None:
+            if params is not None:
                 self._sent_at = time.monotonic()
-                self._send(kept)
+                self._send(params)
 
 
 def end_fork(outcome: Outcome | None) -> NoReturn:
-    """A handler forked, and this copy of it has come to its end: it must not answer twice."""
+    """End a fork of a handler: only the original process answers the call."""
     if outcome is not None and outcome.error is not None:
         print(outcome.error, file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
@@ -354,17 +357,17 @@ def end_fork(outcome: Outcome | None) -> NoReturn:
     os._exit(1 if outcome is not None and outcome.error else 0)
 
 
-def main(channel: int, life: int) -> None:
+def main(channel: int, parent_pipe: int) -> None:
     if os.getpgrp() != os.getpid():
         sys.exit("rota.executors.child is started by a worker, as the leader of its own session")
-    faulthandler.enable()  # a crash in C shows where in Python it happened
-    die_with(life)
+    faulthandler.enable()  # prints the Python traceback of a crash in C
+    die_with(parent_pipe)
     adopt_orphans()
-    for descriptor in (channel, life):
+    for descriptor in (channel, parent_pipe):
         os.set_inheritable(descriptor, False)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(  # type: ignore[union-attr]
             encoding="utf-8", errors="backslashreplace", line_buffering=True
         )
     know(secret_values(os.environ))
-    Child(channel, life).serve()
+    Child(channel, parent_pipe).serve()

@@ -1,4 +1,4 @@
-"""A worker's end of one child process: start it, call it, stop it, bury it."""
+"""The worker's side of a child process: start it, call it, stop it, reap it."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from rota.executors.output import Output
 from rota.executors.processes import Identity, ending, has_exited, signal_each, signal_tree
 
 if TYPE_CHECKING:
-    from rota.executors.remote import Served
+    from rota.executors.remote import ConnectionServer
 
-# A pipe holds at most so many pieces; what is written while they are read can wait.
+# A full pipe is at most so many pieces; one drain() reads no more, so it always ends.
 PIECES = 16
-# The channel of a process that ends closes a moment before its exit code can be read.
+# The channel of an ending process closes shortly before its exit code is available.
 EXIT_SECONDS = 5.0
 START_SECONDS = 30.0
-BURY_SECONDS = 5.0  # a process that waits inside the kernel cannot even be killed
+REAP_SECONDS = 5.0  # a process that waits inside the kernel survives even SIGKILL
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BOOT = "import sys; sys.path.append({!r}); from rota.executors.child import main; main({}, {})"
 
@@ -57,40 +57,42 @@ A = TypeVar("A", Done, Examined)
 
 
 class ChildProcess:
-    """One call at a time. Only `tell`, `send_signal` and `bury` may come from other threads."""
+    """A child process, which runs calls one at a time.
+
+    Other threads may use only `send_nowait`, `send_signal` and `reap`."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._sending = threading.Lock()
-        self._notes: deque[bytes] = deque()
-        self._buried = False
+        self._unsent: deque[bytes] = deque()
+        self._reaped = False
         self._strays: list[Identity] = []
-        self._served: Served | None = None
+        self._server: ConnectionServer | None = None
         self._lines = Lines()
         self.mark = "\x1e" + secrets.token_hex(8)
         self.loaded: dict[str, str] = {}
         self.calls = 0
         self.working = self.ready = self.begun = self.signalled = False
-        self._hung_up = self._babbled = self._silent = False
-        # Ours stay open only if it starts; theirs never do: it has them by then.
+        self._channel_closed = self._protocol_broken = self._output_closed = False
+        # The child's ends are closed here in any case, ours only if the child does not start.
         with ExitStack() as theirs, ExitStack() as ours:
             self._channel, channel = socket.socketpair()
             ours.enter_context(self._channel)
             theirs.enter_context(channel)
-            life, ends_life = os.pipe()
-            ours.callback(os.close, ends_life)
-            theirs.callback(os.close, life)
+            parent_pipe, worker_end = os.pipe()
+            ours.callback(os.close, worker_end)
+            theirs.callback(os.close, parent_pipe)
             self._output, output = os.pipe()
             ours.callback(os.close, self._output)
             theirs.callback(os.close, output)
-            # -P and the hello below: the child imports what its worker imports, from there.
-            boot = BOOT.format(ROOT, channel.fileno(), life)
+            # -P: no folder is added to sys.path, which Hello below sets to that of the worker.
+            boot = BOOT.format(ROOT, channel.fileno(), parent_pipe)
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", boot],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=(channel.fileno(), life),
+                pass_fds=(channel.fileno(), parent_pipe),
                 start_new_session=True,
             )
             self._ours = ours.pop_all()
@@ -101,48 +103,49 @@ class ChildProcess:
         self._poll.register(self._output, select.POLLIN)
         _LIVING.add(self)
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        with suppress(OSError):  # it has ended already, which its first call will show
+        with suppress(OSError):  # the child has ended already; its first call fails
             self.send(Hello(path=path, argv=sys.argv, mark=self.mark))
 
     def call(self, call: Call, context: Context, output: Output) -> Done | None:
-        """Talk until the call is done; None if the child ended before that."""
+        """Run a call to its end; None if the child ended before that."""
         if not self._begin(call):
             return None
         try:
-            return self._talk(Done, context, output)
+            return self._receive_until(Done, context, output)
         finally:
-            if self._served is not None:
-                self._served.end()
-                self._served = None
+            if self._server is not None:
+                self._server.end()
+                self._server = None
 
     def examine(self, file: Examine, output: Output, within: float) -> Examined | None:
-        """Have a file examined; None if the child ended before that, or did not answer in time.
-        What counts is the time from when it takes the file up."""
+        """Have a file examined; None if the child ended or did not answer in time.
+
+        The time limit counts from when the child begins."""
         if not self._begin(file):
             return None
-        if (found := self.wait(output, START_SECONDS, begun=True)) is None and self.begun:
-            found = self.wait(output, within)
-        return found
+        if (examined := self.wait(output, START_SECONDS, begun=True)) is None and self.begun:
+            examined = self.wait(output, within)
+        return examined
 
     def wait(self, output: Output, within: float, *, begun: bool = False) -> Examined | None:
-        """Listen for an examined file a while longer, or until it is `begun`."""
-        return self._talk(Examined, None, output, time.monotonic() + within, begun=begun)
+        """Wait for the answer to an Examine, or only until it has begun."""
+        return self._receive_until(Examined, None, output, time.monotonic() + within, begun=begun)
 
     @property
     def ended(self) -> bool:
-        """True once it was found that it listens no more."""
-        return self._hung_up
+        """True once the channel is known to be closed."""
+        return self._channel_closed
 
     def _begin(self, message: Call | Examine) -> bool:
         self.begun = False
         try:
             self.send(message)
-        except OSError:  # it cannot hear any more
-            self._hung_up = True
+        except OSError:
+            self._channel_closed = True
             return False
         return True
 
-    def _talk(
+    def _receive_until(
         self,
         kind: type[A],
         context: Context | None,
@@ -156,22 +159,22 @@ class ChildProcess:
             if not ready:
                 return None
             for descriptor, _ in ready:
-                # First what was printed, so that it comes before what the handler said after it.
+                # Output first: the handler printed it before it sent the message.
                 self.drain(output)
                 if descriptor == self._channel.fileno():
-                    if isinstance(answer := self._hear(context), kind):
+                    if isinstance(answer := self._receive(context), kind):
                         self.drain(output)
                         return answer
-                    if self._hung_up:
+                    if self._channel_closed:
                         return None
             if until is not None and time.monotonic() > until:
-                return None  # one that prints without end is never quiet
+                return None  # checked here too: a child that prints without pause is always ready
         return None
 
-    def _hear(self, context: Context | None) -> Message | None:
+    def _receive(self, context: Context | None) -> Message | None:
         try:
             piece = self._channel.recv(PIECE)
-            self._hung_up = not piece
+            self._channel_closed = not piece
             for line in self._lines.feed(piece):
                 match FROM_CHILD.decode(line):
                     case Ready():
@@ -183,10 +186,10 @@ class ChildProcess:
                     case Done() | Examined() as answer:
                         return answer
         except OSError:
-            self._hung_up = True
+            self._channel_closed = True
         except msgspec.DecodeError:
-            # Nothing that comes after that can be trusted.
-            self._hung_up = self._babbled = True
+            # No later message can be trusted.
+            self._channel_closed = self._protocol_broken = True
         return None
 
     def _answer(self, ask: Ask, context: Context) -> None:
@@ -195,20 +198,20 @@ class ChildProcess:
         except errors.RotaError as error:
             line = encode(Answer(number=ask.number, error=(type(error).__name__, str(error))))
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            line = encode(Answer(number=ask.number, error=("RotaError", told)))
+            message = f"{type(error).__name__}: {error}"
+            line = encode(Answer(number=ask.number, error=("RotaError", message)))
         if ask.number:
-            with suppress(OSError):  # it has ended meanwhile, which the next look shows
+            with suppress(OSError):  # the child has ended; the next poll reports it
                 self._send_line(line)
 
     def _value(self, ask: Ask, context: Context) -> object:
         if ask.request != "db":
             return context.port(ask.request, ask.params)
-        if self._served is None:
-            from rota.executors.remote import Served
+        if self._server is None:
+            from rota.executors.remote import ConnectionServer
 
-            self._served = Served(context)
-        return self._served.do(ask.params)
+            self._server = ConnectionServer(context)
+        return self._server.do(ask.params)
 
     def send(self, message: Message) -> None:
         self._send_line(encode(message))
@@ -216,45 +219,47 @@ class ChildProcess:
     def _send_line(self, line: bytes) -> None:
         with self._sending:
             self._channel.sendall(line)
-        self._send_notes()
+        self._send_queued()
 
-    def tell(self, message: Message) -> None:
-        """Send without waiting: behind what is being sent, or what is sent next, if there is no
-        room for it now. A child that does not listen will be made to end anyway."""
-        self._notes.append(encode(message))
-        self._send_notes(socket.MSG_DONTWAIT)
+    def send_nowait(self, message: Message) -> None:
+        """Send without waiting.
 
-    def _send_notes(self, flags: int = 0) -> None:
-        # Who has the lock looks here once more after it: nothing is forgotten between the two.
-        while self._notes and self._sending.acquire(blocking=False):
+        If the channel is full, the next send delivers the message. A child that
+        reads nothing is ended by a signal in any case."""
+        self._unsent.append(encode(message))
+        self._send_queued(socket.MSG_DONTWAIT)
+
+    def _send_queued(self, flags: int = 0) -> None:
+        # The holder of the lock checks the queue again after its release, so no line is left.
+        while self._unsent and self._sending.acquire(blocking=False):
             try:
-                note = self._notes[0]
-                sent = self._channel.send(note, flags)
-                self._notes.popleft()
-                if sent < len(note):
-                    self._channel.sendall(note[sent:])
-            except (OSError, IndexError):  # there is no room, or another thread was quicker
+                line = self._unsent[0]
+                sent = self._channel.send(line, flags)
+                self._unsent.popleft()
+                if sent < len(line):
+                    self._channel.sendall(line[sent:])
+            except (OSError, IndexError):  # the channel is full, or another thread sent it
                 return
             finally:
                 self._sending.release()
 
     def send_signal(self, number: int, call: int) -> None:
-        """Signal the child and what its handler started, if it still works on that call."""
+        """Signal the child and its handler's processes, if it still runs that call."""
         with self._guard:
-            if self.working and self.calls == call and not self._buried:
+            if self.working and self.calls == call and not self._reaped:
                 self.signalled = True
                 self._strays += signal_tree(self.pid, number)
 
-    def rest(self) -> None:
-        """The call is over: no signal that was meant for it may still come."""
+    def end_call(self) -> None:
+        """Mark the call as ended: a late signal for it is not sent any more."""
         with self._guard:
             self.working = False
 
     def finish(self, output: Output) -> str:
-        """The child ended in the middle of a call: say how."""
-        exited = self._babbled or has_exited(self.pid, within=EXIT_SECONDS)
-        code = self.bury(output)
-        if self._babbled:
+        """Reap a child that ended during a call, and describe how it ended."""
+        exited = self._protocol_broken or has_exited(self.pid, within=EXIT_SECONDS)
+        code = self.reap(output)
+        if self._protocol_broken:
             return "the handler wrote to a descriptor of its child process that is not its own"
         if not exited or code == CHANNEL_LOST:
             return "the handler closed the descriptors of its child process"
@@ -262,15 +267,15 @@ class ChildProcess:
             return f"child process could not start, {ending(code)}: {output.tail}"
         return f"child process {ending(code)}"
 
-    def bury(self, output: Output | None = None) -> int:
-        """End what is left of the child and its group, and collect it."""
+    def reap(self, output: Output | None = None) -> int:
+        """Kill the child and its group, and return its exit code."""
         with self._guard:
-            if not self._buried:
-                self._buried = True
-                # Before it is collected: its id, and so the group's, cannot be another's yet.
+            if not self._reaped:
+                self._reaped = True
+                # Signal before the wait: until then the id, which is the group's, is not reused.
                 self._strays += signal_tree(self.pid, signal.SIGKILL)
                 with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(BURY_SECONDS)
+                    self.process.wait(REAP_SECONDS)
                 signal_each(self._strays, signal.SIGKILL)
                 if output is not None:
                     self.drain(output)
@@ -279,17 +284,17 @@ class ChildProcess:
 
     def drain(self, output: Output) -> None:
         with suppress(BlockingIOError):
-            for _ in range(0 if self._silent else PIECES):
+            for _ in range(0 if self._output_closed else PIECES):
                 if not (piece := os.read(self._output, PIECE)):
-                    self._silent = True  # closed by the child and by all it started
+                    self._output_closed = True  # by the child and all its descendants
                     self._poll.unregister(self._output)
                     break
                 output.feed(piece)
 
     def forget(self) -> None:
-        """In a fork of the worker: its children are not ours, and must still see it end."""
-        if not self._buried:
-            self._buried = True
+        """In a fork of the worker: close our ends, or the worker's end would go unnoticed."""
+        if not self._reaped:
+            self._reaped = True
             self._ours.close()
 
 

@@ -1,16 +1,17 @@
-"""Child processes for handlers: warm, reused, and ended with everything they started.
+"""A pool of child processes for handlers.
 
-A call takes an idle child or starts one, so there are never more than calls at a time. A child is
-used again unless it loaded another version of the job, its handler left something behind that
-cannot be put back, it has served CALLS, or it was idle for IDLE_SECONDS.
+A call takes an idle child or starts one, so there are never more children than concurrent calls.
+Children are ended together with all processes that their handlers started. A child is reused unless
+it has loaded another version of the job, its handler left state behind that cannot be restored, it
+has served CALLS, or it was idle for IDLE_SECONDS.
 
 How a call is stopped:
 
     cancelled, stopping   `ctx.cancelled` becomes true; SIGTERM after `kill_after`, SIGKILL after
                           another `kill_after`
     timed_out             the same, with SIGTERM at once
-    lost                  the same, with SIGKILL a tenth of `kill_after` after SIGTERM: another
-                          worker may have begun
+    lost                  SIGTERM at once, SIGKILL after a tenth of `kill_after`: another worker
+                          may have begun
 
 Signals go to the child's process group and to descendants outside of it. SIGTERM raises an
 exception in the handler, so that `finally` blocks run. A child that was signalled is not reused.
@@ -26,7 +27,7 @@ import time
 from rota.executors.attempt import conclude
 from rota.executors.child_process import ChildProcess
 from rota.executors.context import Context
-from rota.executors.later import Later
+from rota.executors.later import Timer
 from rota.executors.messages import Call, Done, End, Stop
 from rota.executors.output import Output
 from rota.executors.processes import has_exited
@@ -52,12 +53,13 @@ class Children:
         self._busy: set[ChildProcess] = set()
         self._leaving: set[ChildProcess] = set()
         self._outdated: set[ChildProcess] = set()
-        self._later = Later("rota-children")
+        self._timer = Timer("rota-children")
         self._sweeping = self._closed = False
 
     def run(self, context: Context, version: str, source: bytes | None = None) -> Outcome:
-        """Run the context's job in a child, until it ends or is ended. `source` is the text of
-        its file, if it is known here."""
+        """Run the context's job in a child, until it ends or is stopped.
+
+        `source` is the text of its file; None to read the file in the child."""
         while True:
             try:
                 child = self._take(context.job, version)
@@ -73,11 +75,12 @@ class Children:
                 output.end()
                 self._give_back(child, done, context.job, version)
                 return conclude(outcome, context)
-            # It was killed while it was idle, and has not begun. A fresh one is not tried again.
+            # It was killed while idle, before it began the call: try another child. A new
+            # child is not replaced, so this ends.
             self._drop(child)
 
     def retire(self) -> None:
-        """Use no child again that has started before now: the code has changed."""
+        """Do not reuse any child started so far: the code has changed."""
         with self._guard:
             self._outdated |= self._busy
             idle, self._idle = self._idle, []
@@ -85,7 +88,7 @@ class Children:
             self._dismiss(child)
 
     def close(self) -> None:
-        """End all children; calls that still run are ended too."""
+        """End all children and the calls that they run."""
         with self._guard:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -98,7 +101,7 @@ class Children:
         for child in list(self._leaving):
             has_exited(child.pid, within=until - time.monotonic())
             self._drop(child)
-        self._later.close()
+        self._timer.close()
 
     def _take(self, job: str, version: str) -> ChildProcess | None:
         with self._guard:
@@ -123,11 +126,11 @@ class Children:
         return None
 
     def _pick(self, job: str) -> ChildProcess | None:
-        """One that knows the job already, or else the one that was used last."""
+        """The idle child used last, preferably one that has loaded the job."""
         if not self._idle:
             return None
-        knowing = [place for place, (child, _) in enumerate(self._idle) if job in child.loaded]
-        return self._idle.pop(knowing[-1] if knowing else -1)[0]
+        loaded = [index for index, (child, _) in enumerate(self._idle) if job in child.loaded]
+        return self._idle.pop(loaded[-1] if loaded else -1)[0]
 
     def _call(
         self,
@@ -158,7 +161,7 @@ class Children:
         )
         try:
             return child.call(call, context, output)
-        except BaseException:  # of the worker's port: nobody would collect this child
+        except BaseException:  # raised by the worker's port; reap the child
             self._drop(child)
             raise
 
@@ -169,20 +172,21 @@ class Children:
         return None if context.stop_reason else Outcome(kind="failed", error=error)
 
     def _stop(self, child: ChildProcess, number: int, reason: str) -> None:
-        child.tell(Stop(call=number, reason=reason))
-        asked = self.kill_after if reason in ("cancelled", "stopping") else 0.0
-        told = self.kill_after / 10 if reason == "lost" else self.kill_after
-        if asked:
-            self._later.call(asked, lambda: child.send_signal(signal.SIGTERM, number))
+        child.send_nowait(Stop(call=number, reason=reason))
+        term_after = self.kill_after if reason in ("cancelled", "stopping") else 0.0
+        kill_after = self.kill_after / 10 if reason == "lost" else self.kill_after
+        if term_after:
+            self._timer.call(term_after, lambda: child.send_signal(signal.SIGTERM, number))
         else:
             child.send_signal(signal.SIGTERM, number)
-        self._later.call(asked + told, lambda: child.send_signal(signal.SIGKILL, number))
+        self._timer.call(term_after + kill_after, lambda: child.send_signal(signal.SIGKILL, number))
 
     def _give_back(self, child: ChildProcess, done: Done | None, job: str, version: str) -> None:
-        child.rest()
-        if done is None or done.strange or child.signalled:
-            if done is not None and done.strange:
-                LOGGER.info("job %s: its child process is not used again: %s", job, done.strange)
+        child.end_call()
+        unfit_reason = None if done is None else done.unfit_reason
+        if done is None or unfit_reason or child.signalled:
+            if unfit_reason:
+                LOGGER.info("job %s: its child process is not used again: %s", job, unfit_reason)
             self._drop(child)
             return
         child.loaded[job] = version
@@ -196,32 +200,32 @@ class Children:
         if not keep:
             self._dismiss(child)
         elif sweep:
-            self._later.call(self.idle_seconds, self._sweep)
+            self._timer.call(self.idle_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Dismiss those that were idle for long, and look again when the next one may be."""
+        """Dismiss children that were idle for long, and schedule the next sweep."""
         now = time.monotonic()
         with self._guard:
-            tired = [child for child, since in self._idle if since + self.idle_seconds <= now]
-            self._idle = self._idle[len(tired) :]
+            expired = [child for child, since in self._idle if since + self.idle_seconds <= now]
+            self._idle = self._idle[len(expired) :]
             self._sweeping = bool(self._idle)
             wait = self._idle[0][1] + self.idle_seconds - now if self._idle else 0.0
-        for child in tired:
+        for child in expired:
             self._dismiss(child)
         if self._sweeping:
-            self._later.call(wait, self._sweep)
+            self._timer.call(wait, self._sweep)
 
     def _dismiss(self, child: ChildProcess) -> None:
-        """Let it exit by itself, in bounded time."""
+        """Let a child exit by itself, and kill it after `kill_after`."""
         with self._guard:
             self._leaving.add(child)
-        child.tell(End())
-        # Once this pool is closed nobody comes later, and nothing is left to wait for.
-        if not self._later.call(self.kill_after, lambda: self._drop(child)):
+        child.send_nowait(End())
+        # A closed timer makes no more calls: kill the child now.
+        if not self._timer.call(self.kill_after, lambda: self._drop(child)):
             self._drop(child)
 
     def _drop(self, child: ChildProcess) -> None:
-        child.bury()
+        child.reap()
         with self._guard:
             self._busy.discard(child)
             self._leaving.discard(child)

@@ -1,7 +1,7 @@
-"""What a handler is given: the run it works on, and ways to talk to the process that owns it.
+"""The context of an attempt, passed to its handler.
 
-A context holds no storage. Everything it asks for goes through its port, one function, so that
-it works the same in a thread, on the event loop and in a child process.
+A context has no access to the storage. All its requests go through `port`, a single function, so
+that it works the same in a thread, on the event loop and in a child process.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rota.executors.keeping import Storage
 
 # (request, parameters) -> answer. Requests: log, progress, extend_lease, lock, extend_lock, unlock,
-# put_file, get_file, read_file, delete_file, list_files; and in the worker's own process steps, and
-# turn: its time goes on.
+# put_file, get_file, read_file, delete_file, list_files. In the worker's process also steps, and
+# turn: the time that counts for the timeout goes on.
 Port = Callable[[str, dict[str, Any]], Any]
 StopReason = str  # cancelled | timed_out | lost | stopping
 
@@ -39,13 +39,15 @@ FINAL_REASONS = ("timed_out", "lost")
 DEFAULT_LOCK_TTL = timedelta(seconds=30)
 
 
-# Shared by all contexts: it is held for a moment, and hardly ever.
+# Shared by all contexts: it is held briefly and rarely.
 _GUARD = threading.Lock()
 
 
 class Context:
-    """One attempt, as its handler sees it. Made for every run, so what few handlers use (a logger,
-    an event to wait for) is made when it is asked for, and stands on the class until then."""
+    """An attempt, as its handler sees it.
+
+    Every run makes one, so rarely used parts (logger, event) are created on first use. Until then
+    their value is the default on the class."""
 
     definition: Job
     job: str
@@ -58,15 +60,15 @@ class Context:
     missed_count: int
     correlation_id: str | None
     port: Port
-    trace: str | None  # the span of this attempt as text
-    span: Any = None  # and itself, in the worker's process
+    trace: str | None  # the span of this attempt, as text
+    span: Any = None  # the span itself, only in the worker's process
     stop_reason: StopReason | None = None  # set by `stop` alone
-    # True once the handler has seen that it should end. Others ask for `stop_reason`.
+    # True once the handler has seen that it should end. Rota's own code checks `stop_reason`.
     heard_stop = False
     in_child = False  # true in a child process
     stoppable = False  # true once something can end the handler by force
     stopped_at = 0.0
-    waited = 0.0  # seconds for its turn, not of its timeout
+    waited = 0.0  # seconds in `waiting`, which do not count for the timeout
     waiting_since: float | None = None
     _steps: Steps | None = None
     _storage: Storage | None = None
@@ -110,17 +112,18 @@ class Context:
 
     @property
     def logger(self) -> logging.Logger:
-        """Its lines are kept with the run."""
+        """A logger whose lines are stored with the run."""
         if self._logger is None:
             self._logger = _logger(self)
         return self._logger
 
     @property
     def cancelled(self) -> bool:
-        """True once this attempt should end: cancel, timeout, lost lease, or a stopping worker.
+        """True once this attempt should end.
 
-        A handler that has seen it and returns has ended early: its result is not kept, and a run
-        that a stopping worker let go starts again elsewhere.
+        The reasons are a cancel, a timeout, a lost lease and a stopping worker. The result of a
+        handler that returns after it has seen True is not stored. If the worker was stopping, the
+        run starts again elsewhere.
         """
         if self.stop_reason is not None:
             self.heard_stop = True
@@ -137,17 +140,17 @@ class Context:
         return self.cancelled
 
     def progress(self, done: float, total: float | None = None) -> None:
-        """Show how far this run is."""
+        """Report how far this run is."""
         self.port("progress", {"done": done, "total": total})
 
     def extend_lease(self) -> None:
-        """Renew the lease now, before work that nothing can interrupt."""
+        """Renew the lease now, before work that cannot be interrupted."""
         self.port("extend_lease", {})
 
     def lock(self, name: str, ttl: object = DEFAULT_LOCK_TTL) -> Locking:
-        """Hold a named lock across all processes; LockNotHeld if somebody else has it.
+        """Hold a named lock across all processes; raises LockNotHeld if it is held.
 
-        `with ctx.lock("name"):`, or `async with`, which lets other async handlers go on meanwhile.
+        `with ctx.lock("name"):`, or `async with`, which does not block the event loop.
         """
         seconds = parse_duration(ttl, "ttl").total_seconds()
         return Locking(name=name, seconds=seconds, port=self.port)
@@ -182,33 +185,33 @@ class Context:
 
     @property
     def target(self) -> Target:
-        """The database of this job; a child process is told its URL alone."""
+        """The database of this job. A child process knows only its URL."""
         if isinstance(self._targets, str):
             return Target("", self._targets)
         return self._targets.find(self.definition.spec.get("target"))
 
     @property
     def secrets(self) -> Secrets:
-        """What must not be seen of this run's arguments and its job, wherever it turns up."""
+        """Secrets in the run's arguments and its job, which must be redacted everywhere."""
         if self._secrets is None:
             self._secrets = secrets_of(self.args, self.definition.spec)
         return self._secrets
 
     def add_secrets(self, values: Iterable[str]) -> None:
-        """Hide these too: what a job puts where secrets stand, whatever their names are."""
+        """Redact these values too, whatever their names are."""
         self._secrets = secrets_of(self.args, self.definition.spec, {"secret": list(values)})
 
     @property
     def steps(self) -> Steps:
         """The record of this attempt's steps, for executors in the worker's own process."""
         if self._steps is None:
-            made: Steps = self.port("steps", {})
-            self._steps = made
+            steps: Steps = self.port("steps", {})
+            self._steps = steps
         return self._steps
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wait for what other runs have: this time is theirs, and not of the timeout."""
+        """Wait for other runs in this block; its time does not count for the timeout."""
         self.waiting_since = time.monotonic()
         try:
             yield
@@ -218,7 +221,9 @@ class Context:
             self.port("turn", {})
 
     def on_stop(self, callback: Callable[[StopReason], None]) -> None:
-        """Call back once this attempt should end; at once if it should already."""
+        """Call `callback` with the reason when this attempt should end.
+
+        If it should end already, the call is made at once."""
         with _GUARD:
             self.stoppable = True
             if self.stop_reason is None:
@@ -227,8 +232,9 @@ class Context:
         callback(self.stop_reason)
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the handler to end. The first reason stands, but for those that end an attempt
-        whatever its handler does."""
+        """Ask the handler to end. The first reason counts, unless a final reason follows.
+
+        A final reason ends the attempt whatever its handler does."""
         with _GUARD:
             if self.stop_reason is not None:
                 if reason in FINAL_REASONS and self.stop_reason not in FINAL_REASONS:
@@ -242,11 +248,11 @@ class Context:
         for callback in callbacks or ():
             try:
                 callback(reason)
-            except Exception:  # whoever stops this one has others to stop
-                self.logger.exception("what should be done at the stop failed")
+            except Exception:  # the caller has other attempts to stop
+                self.logger.exception("a stop callback failed")
 
     def close(self) -> None:
-        """Close what was opened. The handler's outcome stands even if that fails."""
+        """Close the connection of `db`. An error of that does not change the outcome."""
         if (db := self._db) is not None:
             self._db = None
             try:
@@ -257,21 +263,21 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A held lock. `token` rises with each holder: pass it on to fence what you protect."""
+    """A held lock. `token` rises with each holder; pass it on as a fencing token."""
 
     name: str
     token: int
     port: Port = field(repr=False)
 
     def extend(self, ttl: object = DEFAULT_LOCK_TTL) -> None:
-        """Hold it for `ttl` from now; LockNotHeld if it was lost meanwhile."""
+        """Hold the lock for `ttl` from now; raises LockNotHeld if it was lost."""
         seconds = parse_duration(ttl, "ttl").total_seconds()
         if not self.port("extend_lock", {"name": self.name, "token": self.token, "ttl": seconds}):
             raise LockNotHeld(f"lock {self.name!r} was lost: its time ran out")
 
 
 class Locking:
-    """What `ctx.lock` gives: holds the lock while the block runs."""
+    """The context manager of `ctx.lock`: holds the lock while its block runs."""
 
     def __init__(self, *, name: str, seconds: float, port: Port) -> None:
         self._name, self._seconds, self._port = name, seconds, port
@@ -280,7 +286,7 @@ class Locking:
     def __enter__(self) -> Lock:
         self._token = self._port("lock", {"name": self._name, "ttl": self._seconds})
         if self._token is None:
-            raise LockNotHeld(f"lock {self._name!r} is held by somebody else")
+            raise LockNotHeld(f"lock {self._name!r} is already held")
         return Lock(name=self._name, token=self._token, port=self._port)
 
     def __exit__(
@@ -308,7 +314,7 @@ class Locking:
 
 
 class _PortHandler(logging.Handler):
-    """Captures log lines with the run."""
+    """Stores log lines with the run."""
 
     def __init__(self, port: Port) -> None:
         super().__init__()
@@ -320,7 +326,7 @@ class _PortHandler(logging.Handler):
 
 
 class _Redacting(logging.Filter):
-    """Before any handler sees a line, also those that the app has set up."""
+    """Redacts lines before any logging handler sees them, the app's included."""
 
     def __init__(self, context: Context) -> None:
         super().__init__()
@@ -331,13 +337,13 @@ class _Redacting(logging.Filter):
         record.__dict__.update(run_id=self.context.run_id, attempt=self.context.attempt)
         record.msg, record.args = shorten(record.getMessage(), LOGGED_LENGTH, secrets), None
         if record.exc_info:
-            told = logging.Formatter().formatException(record.exc_info)
-            record.exc_info, record.exc_text = None, shorten(told, LOGGED_LENGTH, secrets)
+            text = logging.Formatter().formatException(record.exc_info)
+            record.exc_info, record.exc_text = None, shorten(text, LOGGED_LENGTH, secrets)
         return True
 
 
 def _logger(context: Context) -> logging.Logger:
-    # Not from getLogger: a logger per run would stay in its registry for ever.
+    # Not getLogger: its registry would hold the logger of every run for ever.
     logger = logging.Logger(f"rota.job.{context.job}", logging.DEBUG)
     logger.parent = logging.getLogger("rota.job")
     logger.addFilter(_Redacting(context))

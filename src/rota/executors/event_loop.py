@@ -1,7 +1,7 @@
-"""One event loop in one thread, for all `async def` handlers of a worker.
+"""An event loop in a single thread, for all `async def` handlers of a worker.
 
-A handler on the loop costs a task, not a thread. One that blocks the loop delays the other async
-handlers, and nothing else: leases are renewed elsewhere.
+A handler on the loop costs a task, not a thread. A handler that blocks the loop delays only the
+other async handlers: another thread renews the leases.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EventLoop:
         context: Context,
         done: Callable[[Outcome], None],
     ) -> None:
-        """Run a handler. `done` is called on the loop's thread, once, and must not block it."""
+        """Start a handler; `done` is called on the loop's thread, and must not block it."""
         with self._guard:
             if not self._closed:
                 loop = self._start()
@@ -51,7 +51,7 @@ class EventLoop:
         done(conclude(None, context))
 
     def run(self, call: Callable[[], Awaitable[Any]], context: Context) -> Outcome:
-        """The same, and wait for it."""
+        """Run a handler and wait for its outcome."""
         ended = threading.Event()
         outcomes: list[Outcome] = []
 
@@ -64,7 +64,7 @@ class EventLoop:
         return outcomes[0]
 
     def close(self, within: float = CLOSE_SECONDS) -> None:
-        """Cancel what runs, give it a moment to clean up, and end the thread."""
+        """Cancel running handlers, wait briefly for their clean-up, and end the thread."""
         with self._guard:
             self._closed = True
             loop, thread = self._loop, self._thread
@@ -72,7 +72,7 @@ class EventLoop:
             asyncio.run_coroutine_threadsafe(self._end(within), loop)
             if thread is not threading.current_thread():
                 thread.join(within + 1)
-                let_go(self._pool)
+                abandon_pool(self._pool)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -92,10 +92,10 @@ class EventLoop:
                 loop.run_forever()
                 stopped = True
             except BaseException:
-                # asyncio lets SystemExit and KeyboardInterrupt of any task end the loop.
+                # SystemExit or KeyboardInterrupt in a task ends run_forever(): start it again.
                 LOGGER.exception("a task that an async handler started tried to end the process")
         loop.close()
-        let_go(self._pool)
+        abandon_pool(self._pool)
 
     # On the loop's thread
 
@@ -121,7 +121,7 @@ class EventLoop:
             context.stop("stopping")
         if self._running:
             await asyncio.wait(self._running, timeout=within)
-        # Tasks that handlers started and left behind.
+        # Tasks that handlers started and did not await.
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -132,13 +132,14 @@ class EventLoop:
         loop.stop()
 
 
-def let_go(pool: ThreadPoolExecutor) -> None:
-    """Python waits at its end for every thread of every pool, daemon or not: one that somebody
-    left in a call without an end would keep the process for ever."""
+def abandon_pool(pool: ThreadPoolExecutor) -> None:
+    """Shut down a pool without waiting for its threads, now or at interpreter exit.
+
+    Python joins the threads of every pool at exit: a call that never returns would block it."""
     pool.shutdown(wait=False, cancel_futures=True)
-    waited_for = getattr(pools, "_threads_queues", {})
+    joined_at_exit = getattr(pools, "_threads_queues", {})
     for thread in getattr(pool, "_threads", ()):
-        waited_for.pop(thread, None)
+        joined_at_exit.pop(thread, None)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

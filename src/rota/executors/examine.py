@@ -1,8 +1,8 @@
-"""Look at a Python file as a job, in a child process: import it and see what it says.
+"""Examines a Python file as a job: imports it, in a child, and reads its options.
 
-Options are plain assignments at its top level (`schedule = "0 3 * * *"`). Any other name is the
-file's own affair; one that is like an option's, holds a constant and is used nowhere, is most
-likely a misspelt option, and that is said.
+Options are plain assignments at its top level (`schedule = "0 3 * * *"`). Other names are ignored,
+but a constant that is used nowhere and whose name resembles an option is reported as a warning: it
+is most likely a misspelt option.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import sys
 import tokenize
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
@@ -38,44 +38,44 @@ OPTIONS = (
     "retry_jitter", "queue", "priority", "concurrency_key", "concurrency_limit", "isolation",
     "target", "description", "owner", "tags", "params", "enabled",
 )  # fmt: skip
-LIKE = 0.8  # `shedule` is like `schedule`, `days` is not like `delay`
+SIMILARITY = 0.8  # `shedule` resembles `schedule`, `days` does not resemble `delay`
 MEANT_AS_CONTEXT = ("context", "c", "job", "run")
 
 
 def examine(path: str, source: bytes, folder: Folder) -> FileFacts | FileError:
-    """Everything a job needs to know of its file. Whatever the file raises is its error."""
+    """Import a file as a job; whatever it raises becomes its FileError."""
     try:
         tree = _parse(_decoded(source), path)
         module = load_file(path, folder, source)
-        return _facts(path, _Text(tree), module)
+        return _facts(path, _TopLevel(tree), module)
     except Stopped as stop:
         line = _line(stop, path)
-        told = "its import does not end; do the work in the handler, not at the top level"
-        return FileError(path=path, error=_told(path, line, told), line=line)
+        message = "its import does not end; do the work in the handler, not at the top level"
+        return FileError(path=path, error=_located(path, line, message), line=line)
     except _Fault as fault:
-        told = _told(path, fault.line, str(fault))
-        return FileError(path=path, error=told, line=fault.line)
+        message = _located(path, fault.line, str(fault))
+        return FileError(path=path, error=message, line=fault.line)
     except BaseException as error:  # importing a file runs it
         line = _line(error, path)
-        told = f"{type(error).__name__}: {_first_line(error)}"
+        message = f"{type(error).__name__}: {_first_line(error)}"
         if isinstance(error, NameError) and error.name in ("false", "true"):
-            told += f"; in Python it is {error.name.capitalize()}"
+            message += f"; in Python it is {error.name.capitalize()}"
         if isinstance(error, SystemExit):
-            told = f"it ends the process when it is imported (SystemExit: {error.code})"
+            message = f"it ends the process when it is imported (SystemExit: {error.code})"
         trace = error_text(error)
-        return FileError(path=path, error=_told(path, line, told), line=line, traceback=trace)
+        return FileError(path=path, error=_located(path, line, message), line=line, traceback=trace)
 
 
 class _Fault(Invalid):
-    """Something that a job's file may not say, with its line."""
+    """An error in a job's file, with its line."""
 
-    def __init__(self, line: int | None, told: str) -> None:
-        super().__init__(told)
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
         self.line = line
 
 
-class _Text:
-    """What the text of a file defines at its top level, and where."""
+class _TopLevel:
+    """The names that a file defines at its top level, with their lines."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.assigned: dict[str, int] = {}
@@ -107,28 +107,28 @@ class _Text:
                         self.constants[name.id] = line
 
 
-def _facts(path: str, text: _Text, module: types.ModuleType) -> FileFacts:
-    name = _handler_name(text, module)
+def _facts(path: str, top_level: _TopLevel, module: types.ModuleType) -> FileFacts:
+    name = _handler_name(top_level, module)
     function = getattr(module, name)
     try:
         handler = handler_of(function)
     except Invalid as fault:
-        raise _Fault(text.functions.get(name), str(fault)) from None
-    options = dict(_options(text, module))
-    told = str(options.get("description") or module.__doc__ or function.__doc__ or "")
+        raise _Fault(top_level.functions.get(name), str(fault)) from None
+    options = dict(_options(top_level, module))
+    description = str(options.get("description") or module.__doc__ or function.__doc__ or "")
     return FileFacts(
         path=path,
         function=name,
         is_async=handler.is_async,
         signature=handler.signature,
-        description=told.strip().partition("\n")[0],
+        description=description.strip().partition("\n")[0],
         options=options,
-        lines={name: line for name, line in text.assigned.items() if name in options},
+        lines={name: line for name, line in top_level.assigned.items() if name in options},
         warnings=(
-            *_misspelt(text),
+            *_misspelt(top_level),
             *(
-                f"line {text.functions.get(name, 1)}: {parameter.name!r} is an argument of the "
-                "job; call it ctx to be given the run's context"
+                f"line {top_level.functions.get(name, 1)}: {parameter.name!r} is an argument of "
+                "the job; call it ctx to be given the run's context"
                 for parameter in handler.signature.parameters
                 if parameter.name in MEANT_AS_CONTEXT and handler.context_name is None
             ),
@@ -136,37 +136,38 @@ def _facts(path: str, text: _Text, module: types.ModuleType) -> FileFacts:
     )
 
 
-def _handler_name(text: _Text, module: types.ModuleType) -> str:
-    here = [name for name in HANDLERS if name in text.functions or name in text.assigned]
-    here = [name for name in here if hasattr(module, name)]
-    if len(here) == 2:
-        line = max(text.functions.get(name) or text.assigned[name] for name in here)
+def _handler_name(top_level: _TopLevel, module: types.ModuleType) -> str:
+    defined = {*top_level.functions, *top_level.assigned}
+    names = [name for name in HANDLERS if name in defined and hasattr(module, name)]
+    if len(names) == 2:
+        line = max(top_level.functions.get(name) or top_level.assigned[name] for name in names)
         raise _Fault(line, "it has both run and default; keep the one that is the job's handler")
-    # A handler may also come from a package, but `from subprocess import run` is none.
-    here = here or [name for name in HANDLERS if _is_imported(getattr(module, name, None))]
-    if not here:
+    # A handler may also be imported from a package, but not from the standard library:
+    # `from subprocess import run` is no handler.
+    names = names or [name for name in HANDLERS if _is_from_package(getattr(module, name, None))]
+    if not names:
         raise _Fault(
             None,
             "it has no handler; write `def run(ctx):`, or begin the file's name with _ if it is "
             "no job",
         )
-    if not callable(getattr(module, here[0])):
+    if not callable(getattr(module, names[0])):
         raise _Fault(
-            text.assigned.get(here[0]), f"{here[0]} is not a function; write `def run(ctx):`"
+            top_level.assigned.get(names[0]), f"{names[0]} is not a function; write `def run(ctx):`"
         )
-    return here[0]
+    return names[0]
 
 
-def _is_imported(found: object) -> bool:
-    home = str(getattr(found, "__module__", None) or "").partition(".")[0]
-    return callable(found) and bool(home) and home not in sys.stdlib_module_names
+def _is_from_package(value: object) -> bool:
+    package = str(getattr(value, "__module__", None) or "").partition(".")[0]
+    return callable(value) and bool(package) and package not in sys.stdlib_module_names
 
 
-def _options(text: _Text, module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+def _options(top_level: _TopLevel, module: types.ModuleType) -> Iterator[tuple[str, Any]]:
     for name in OPTIONS:
         value = getattr(module, name, None)
-        # Nobody means `import queue` as an option, nor `timezone` out of `from time import *`.
-        if name not in text.assigned and name not in text.imported:
+        # `import queue` is no option, and neither is `timezone` of `from time import *`.
+        if name not in top_level.assigned and name not in top_level.imported:
             continue
         if value is None or isinstance(value, types.ModuleType) or callable(value):
             continue
@@ -176,13 +177,13 @@ def _options(text: _Text, module: types.ModuleType) -> Iterator[tuple[str, Any]]
             check_payload(plain, name)
             check_payload_size(len(msgspec.json.encode(plain)), name)
         except (TypeError, ValueError, OverflowError, RecursionError) as fault:
-            if name not in text.assigned:
+            if name not in top_level.assigned:
                 continue
-            told = str(fault) if isinstance(fault, Invalid) else f"{name} is {_a(value)}"
+            message = str(fault) if isinstance(fault, Invalid) else f"{name} is {_a(value)}"
             raise _Fault(
-                text.assigned[name],
-                f"{told}, but {name} is an option of the job: give it a plain value, or give the "
-                "variable another name",
+                top_level.assigned[name],
+                f"{message}, but {name} is an option of the job: give it a plain value, or give "
+                "the variable another name",
             ) from None
         yield name, plain
 
@@ -209,14 +210,14 @@ def _json(value: Any, name: str) -> Any:
             return value
 
 
-def _misspelt(text: _Text) -> Iterator[str]:
-    for name, line in text.constants.items():
-        if name in OPTIONS or name in text.read or name.startswith("_"):
+def _misspelt(top_level: _TopLevel) -> Iterator[str]:
+    for name, line in top_level.constants.items():
+        if name in OPTIONS or name in top_level.read or name.startswith("_"):
             continue
         # TIMEOUT is an ordinary constant. SCHEDULE, used nowhere, is not.
         if name.isupper() and name.lower() != "schedule":
             continue
-        if close := get_close_matches(name.lower(), OPTIONS, n=1, cutoff=LIKE):
+        if close := get_close_matches(name.lower(), OPTIONS, n=1, cutoff=SIMILARITY):
             yield f"line {line}: {name!r} is not an option; did you mean {close[0]!r}?"
 
 
@@ -235,7 +236,7 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _decoded(source: bytes) -> str:
-    """The text, by the encoding it declares. Said here in words that name the line and the byte."""
+    """The text in its declared encoding. An error names the line and the byte."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     except SyntaxError as fault:
@@ -246,8 +247,8 @@ def _decoded(source: bytes) -> str:
         return source.decode(encoding)
     except UnicodeDecodeError as fault:
         line = source.count(b"\n", 0, fault.start) + 1
-        told = f"byte 0x{source[fault.start]:02x} is not {encoding}; save the file as UTF-8"
-        raise _Fault(line, told) from None
+        message = f"byte 0x{source[fault.start]:02x} is not {encoding}; save the file as UTF-8"
+        raise _Fault(line, message) from None
 
 
 def _parse(text: str, path: str) -> ast.Module:
@@ -267,19 +268,19 @@ def _line(error: BaseException, path: str) -> int | None:
     return line
 
 
-def _told(path: str, line: int | None, told: str) -> str:
-    return f"{path}: {told}" if line is None else f"{path}:{line}: {told}"
+def _located(path: str, line: int | None, message: str) -> str:
+    return f"{path}: {message}" if line is None else f"{path}:{line}: {message}"
 
 
 def _first_line(error: BaseException) -> str:
-    told = error.msg if isinstance(error, SyntaxError) else _safely(lambda: str(error))
-    return (told or "").strip().partition("\n")[0]
+    text = error.msg if isinstance(error, SyntaxError) else _safe_str(error)
+    return (text or "").strip().partition("\n")[0]
 
 
-def _safely(say: Callable[[], str]) -> str:
+def _safe_str(error: BaseException) -> str:
     try:
-        return say()
-    except Exception:  # a file may raise an exception of its own making
+        return str(error)
+    except Exception:  # __str__ may be defined in the file
         return "its text cannot be shown"
 
 

@@ -1,4 +1,4 @@
-"""What is known of a Python file that defines a job, or why nothing is."""
+"""The job that a Python file defines, or the error that it has instead."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rota.model.signature import Signature
 
 
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="facts"):
-    """A file that can be a job. `options` are plain JSON values as the file gives them, unchecked
-    but for their shape; `lines` says where each is. `source` is the text that was looked at:
-    what the hash is of, whatever is in the file by now."""
+    """A file that defines a job.
+
+    `options` are JSON values from the file; only their shape is checked. `lines` has the line of
+    each. `hash` is that of `source`, the text that was inspected; the file may have changed."""
 
     path: str
     function: str  # run or default
@@ -27,8 +28,10 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
 
 class FileError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
-    """A file that cannot be a job. `error` is one line that names the file, and the line if there
-    is one; `traceback` has the user's frames only."""
+    """A file that defines no job.
+
+    `error` is a single line with the file and, if known, the line number. `traceback` has the
+    user's frames only."""
 
     path: str
     error: str

@@ -1,12 +1,11 @@
-"""Imports of modules that lie beside a job's file.
+"""Import finders for modules beside a job's file.
 
-While something runs inside a folder, imports that nothing else answers look there, last, so that a
-job called `email.py` does not hide the standard library. Outside of it nothing of the folder can be
-seen: two folders may each have a `util.py`. A folder whose files have changed is forgotten as a
-whole, and all that is loaded from it is loaded anew.
+While code of a folder runs, its modules can be imported. The folder is searched last, so that a
+job called `email.py` does not hide the standard library. Other code does not see the folder: two
+folders may each have a `util.py`. When a file changes, all modules of its folder are loaded again.
 
-`sys.path` stays as it is, and no `__pycache__` is read or written beside the files: Python takes
-cached code for current when a file has changed within the same second and kept its size.
+`sys.path` does not change. No `__pycache__` is read or written beside the files: Python considers
+cached code current when a file has changed within the same second without changing its size.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Stamp = tuple[int, int, int] | None
 
 
 class Folder:
-    """Modules of one folder. `generation` rises when they are forgotten."""
+    """The modules loaded from a folder. `generation` rises when they are discarded."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -38,11 +37,11 @@ class Folder:
         self._modules: dict[str, types.ModuleType] = {}
         self._stamps: dict[str, Stamp] = {}
         self._hidden: dict[str, types.ModuleType] = {}
-        self._finders = (_Beside(self), _Below(self))
+        self._finders = (_SiblingFinder(self), _SubmoduleFinder(self))
         self._depth = 0
 
     def changed(self) -> bool:
-        """True if a file is no longer what it was when it was loaded; then all is forgotten."""
+        """Discard all modules if a loaded file has changed since; True if so."""
         if all(stamp_of(path) == stamp for path, stamp in self._stamps.items()):
             return False
         if self._depth:
@@ -54,17 +53,18 @@ class Folder:
         return True
 
     def watch(self, path: str) -> None:
-        """Count this file as loaded, from before it is read."""
+        """Record the state of a file. Called before it is read, so that no edit is missed."""
         self._stamps[path] = stamp_of(path)
 
-    def found(self, spec: ModuleSpec) -> None:
+    def expect(self, spec: ModuleSpec) -> None:
+        """Record a module that is about to be imported from this folder."""
         if spec.origin is not None and spec.has_location:
             self.watch(spec.origin)
         if spec.name not in self._modules:
-            self._modules[spec.name] = types.ModuleType(spec.name)  # a place, until we leave
+            self._modules[spec.name] = types.ModuleType(spec.name)  # until leave() has the real one
 
     def put(self, name: str, module: types.ModuleType) -> None:
-        """Make a module of this folder one that can be found by its name."""
+        """Register a module of this folder, so that it can be imported by name."""
         if name in sys.modules and name not in self._modules:
             self._hidden[name] = sys.modules[name]
         self._modules[name] = sys.modules[name] = module
@@ -74,12 +74,12 @@ class Folder:
         if self._depth > 1:
             return
         for name, module in self._modules.items():
-            if name in sys.modules:  # imported from elsewhere meanwhile: put back on leaving
+            if name in sys.modules:  # imported from elsewhere: leave() restores it
                 self._hidden[name] = sys.modules[name]
             sys.modules[name] = module
-        beside, below = self._finders
-        sys.meta_path.insert(0, below)
-        sys.meta_path.append(beside)
+        siblings, submodules = self._finders
+        sys.meta_path.insert(0, submodules)
+        sys.meta_path.append(siblings)
 
     def leave(self) -> None:
         self._depth -= 1
@@ -99,7 +99,7 @@ class Folder:
 
 
 class Folders:
-    """`guard` is held by who loads from any of them: `sys.modules` is one for all threads."""
+    """Folders by path. Hold `guard` to load from any: all threads share `sys.modules`."""
 
     def __init__(self) -> None:
         self._folders: dict[str, Folder] = {}
@@ -113,7 +113,7 @@ class Folders:
 
     @contextmanager
     def inside(self, folder: Folder) -> Iterator[None]:
-        """One thread at a time: what is imported meanwhile belongs to the folder."""
+        """Run the block with the folder's modules importable, one thread at a time."""
         with self.guard:
             folder.enter()
             try:
@@ -122,8 +122,8 @@ class Folders:
                 folder.leave()
 
 
-class _Fresh(SourceFileLoader):
-    """Compiles the file as it is, without cached code."""
+class _UncachedLoader(SourceFileLoader):
+    """Compiles the file, without cached code."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         path = self.get_filename(fullname)
@@ -131,12 +131,13 @@ class _Fresh(SourceFileLoader):
         return code
 
 
-LOADERS = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_Fresh, SOURCE_SUFFIXES))
+LOADERS = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_UncachedLoader, SOURCE_SUFFIXES))
 
 
-class _Beside:
-    """Modules and packages in the folder: asked when nobody else knows them. Not importlib.abc's:
-    that costs each child a tenth of its start."""
+class _SiblingFinder:
+    """Finds modules and packages in the folder, after all other finders.
+
+    Not a subclass of importlib.abc's: that import is a tenth of a child's start time."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -144,32 +145,34 @@ class _Beside:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: object = None
     ) -> ModuleSpec | None:
-        return None if path is not None else self._look(fullname, self.folder.path)
+        return None if path is not None else self._find(fullname, self.folder.path)
 
-    def _look(self, fullname: str, place: str) -> ModuleSpec | None:
-        # A finder of its own each time: one that is kept may not see a file that is new.
-        spec = FileFinder(place, *LOADERS).find_spec(fullname)
+    def _find(self, fullname: str, directory: str) -> ModuleSpec | None:
+        # A new FileFinder each time: it caches the directory and may miss a new file.
+        spec = FileFinder(directory, *LOADERS).find_spec(fullname)
         if spec is not None:
-            self.folder.found(spec)
+            self.folder.expect(spec)
         return spec
 
 
-class _Below(_Beside):
-    """Modules of packages in the folder: asked first, or their cached code would be used."""
+class _SubmoduleFinder(_SiblingFinder):
+    """Finds modules of packages in the folder, before all other finders.
+
+    Those would use cached code."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: object = None
     ) -> ModuleSpec | None:
-        for place in path or ():
-            if place.startswith(self.folder.path + os.sep):
-                spec = self._look(fullname, place)
+        for directory in path or ():
+            if directory.startswith(self.folder.path + os.sep):
+                spec = self._find(fullname, directory)
                 if spec is not None:
                     return spec
         return None
 
 
 def stamp_of(path: str) -> Stamp:
-    """Tells whether a file has changed; None if there is none."""
+    """Modification time, size and inode of a file; None if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,8 +1,8 @@
-"""What Python files say of themselves as jobs, found out in a child process.
+"""Inspects Python files as jobs, in a child process.
 
-Importing a file runs it, so nothing of it happens in the worker: a file that loops, exits, crashes
-or prints costs the child its life, and the other files nothing. The text that is looked at is read
-here, once, so that the facts, the hash and the text that a job will run are of one moment.
+Importing a file runs it. A file that loops, exits, crashes or prints therefore harms only the
+child; the worker and the other files are unaffected. The text is read here, once, so that the
+facts, the hash and the text that a job will run agree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rota.model.limits import PYTHON_FILE_BYTES
 __all__ = ["OPTIONS", "FileError", "FileFacts", "Inspector", "inspect_files"]
 
 SECONDS_PER_FILE = 10.0
-STOP_SECONDS = 1.0  # to say at which line it was stopped
+STOP_SECONDS = 1.0  # for the child to report the line at which it was stopped
 SILENT = logging.Logger("rota.inspection", logging.CRITICAL + 1)
 
 Path = TypeVar("Path", str, os.PathLike[str])
@@ -39,20 +39,21 @@ Path = TypeVar("Path", str, os.PathLike[str])
 def inspect_files(
     paths: Sequence[Path], timeout: float = SECONDS_PER_FILE
 ) -> dict[Path, FileFacts | FileError]:
-    """Import each file, at most `timeout` seconds for each, and say what it is. Never raises for
-    what a file is or does."""
-    found: dict[Path, FileFacts | FileError] = {}
+    """Import each file, for at most `timeout` seconds each, and report on it.
+
+    An error of a file is returned, never raised."""
+    facts: dict[Path, FileFacts | FileError] = {}
     inspector = Inspector(timeout)
     try:
         for path in paths:
-            found[path] = inspector.inspect(os.fspath(path))
+            facts[path] = inspector.inspect(os.fspath(path))
     finally:
         inspector.close()
-    return found
+    return facts
 
 
 class Inspector:
-    """One child for many files, replaced when a file has harmed it."""
+    """Inspects many files in a single child, replaced after a file has harmed it."""
 
     def __init__(self, timeout: float = SECONDS_PER_FILE) -> None:
         self.timeout = timeout
@@ -62,16 +63,16 @@ class Inspector:
         try:
             source = _read(path)
         except (Invalid, OSError) as fault:
-            told = fault.strerror if isinstance(fault, OSError) else str(fault)
-            return FileError(path=path, error=f"{path}: {told}")
+            message = fault.strerror if isinstance(fault, OSError) else str(fault)
+            return FileError(path=path, error=f"{path}: {message}")
         digest = hashlib.sha256(source).hexdigest()
-        found = self._ask(path, source)
-        return msgspec.structs.replace(found, hash=digest, source=source)
+        facts = self._ask(path, source)
+        return msgspec.structs.replace(facts, hash=digest, source=source)
 
     def close(self) -> None:
         child, self._child = self._child, None
         if child is not None:
-            child.bury()
+            child.reap()
 
     def _ask(self, path: str, source: bytes) -> FileFacts | FileError:
         try:
@@ -84,26 +85,26 @@ class Inspector:
         file = Examine(number=child.calls, path=path, source=source)
         answer = child.examine(file, output, self.timeout)
         if answer is None and not child.ended:
-            # Too long. Asked to end, it can still say where it was.
+            # Too long. SIGTERM lets it report the line where it was.
             child.send_signal(signal.SIGTERM, child.calls)
             answer = child.wait(output, STOP_SECONDS)
-        child.rest()
-        found = self._without_answer(child, path, output) if answer is None else answer.found
-        if answer is None or answer.strange or child.signalled:
+        child.end_call()
+        facts = self._without_answer(child, path, output) if answer is None else answer.facts
+        if answer is None or answer.unfit_reason or child.signalled:
             self.close()
-        return found
+        return facts
 
     def _without_answer(self, child: ChildProcess, path: str, output: Output) -> FileError:
         if child.ended:
-            told = f"it ended the process that imported it: {child.finish(output)}"
+            message = f"it ended the process that imported it: {child.finish(output)}"
         else:
             limit = format_duration(timedelta(seconds=self.timeout))
-            told = f"its import did not end within {limit}; do the work in the handler"
-        return FileError(path=path, error=f"{path}: {told}")
+            message = f"its import did not end within {limit}; do the work in the handler"
+        return FileError(path=path, error=f"{path}: {message}")
 
 
 def _read(path: str) -> bytes:
-    # Not blocking: to open a pipe that nobody writes would wait for ever.
+    # Not blocking: opening a FIFO without a writer would wait for ever.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)

@@ -1,7 +1,7 @@
 """`ctx.storage`: files that outlive their run, shared by all runs.
 
-The same in a thread, on the event loop and in a child process. Each call goes to the database: an
-async handler that minds calls it as `await asyncio.to_thread(ctx.storage.put, …)`.
+It works in a thread, on the event loop and in a child process. Each call waits for the database; to
+keep the event loop free, an async handler calls `await asyncio.to_thread(ctx.storage.put, …)`.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ class Storage:
         content_type: str | None = None,
         ttl: object = None,
     ) -> KeptFile:
-        """Keep a file under a new id, for `ttl` or until it is deleted."""
+        """Store a file under a new id, for `ttl` or until it is deleted."""
         data = _data(name, content)
-        file = NewFile(  # checked here: it might be more than a message can carry
+        file = NewFile(  # checked here: it might not fit a message
             name=name,
             content=data,
             content_type=content_type or _guess(name, is_text=isinstance(content, str)),
             ttl_seconds=None if ttl is None else parse_duration(ttl, "ttl").total_seconds(),
         )
-        params = {one: getattr(file, one) for one in ("name", "content_type", "ttl_seconds")}
+        params = {key: getattr(file, key) for key in ("name", "content_type", "ttl_seconds")}
         return msgspec.convert(self._port("put_file", {**params, "content": data}), KeptFile)
 
     def get(self, id: str) -> KeptFile | None:
-        """What is known of a file; None if there is none, or no longer."""
+        """The metadata of a file; None if it does not exist."""
         return msgspec.convert(self._port("get_file", {"id": str(id)}), KeptFile | None)
 
     def read(self, id: str) -> bytes:
-        """Its content; Unknown if there is none, or no longer."""
-        found = msgspec.convert(self._port("read_file", {"id": str(id)}), bytes | None)
-        if found is None:
+        """The content of a file; raises Unknown if it does not exist."""
+        content = msgspec.convert(self._port("read_file", {"id": str(id)}), bytes | None)
+        if content is None:
             raise Unknown(f"file {id!r} is not kept, or no longer; `ctx.storage.list()` has all")
-        return found
+        return content
 
     def delete(self, id: str) -> bool:
-        """False if there was none."""
+        """Delete a file; False if it did not exist."""
         return bool(self._port("delete_file", {"id": str(id)}))
 
     def list(
         self, prefix: str = "", *, limit: int = LIST, after: str | KeptFile = ""
     ) -> list[KeptFile]:
-        """Files whose name begins like this, the oldest first; `after` is the last one seen."""
+        """Files whose name has this prefix, oldest first, from after the file `after`."""
         last = after.id if isinstance(after, KeptFile) else after
         params = {"prefix": prefix, "limit": limit, "after": last}
         return msgspec.convert(self._port("list_files", params), list[KeptFile])
@@ -82,7 +82,7 @@ def _data(name: str, content: object) -> bytes:
 
 
 def _guess(name: object, *, is_text: bool) -> str:
-    """By the ending of the name."""
+    """A content type from the extension of the name."""
     ending = name.rpartition(".")[2].lower() if isinstance(name, str) else ""
     known = mimetypes.types_map.get(f".{ending}") if ending else None
     return known or (TEXT if is_text else BINARY)

@@ -1,4 +1,4 @@
-"""Calls to make after a while, from one thread that starts with the first of them."""
+"""Delayed calls, made by a single thread that starts with the first of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 LOGGER = logging.getLogger(__name__)
 
 
-class Later:
+class Timer:
     def __init__(self, name: str) -> None:
         self._name = name
         self._changed = threading.Condition()
@@ -22,7 +22,7 @@ class Later:
         self._closed = False
 
     def call(self, seconds: float, action: Callable[[], None]) -> bool:
-        """False once this is closed: it will not be called."""
+        """Call `action` after so many seconds; False, and no call, if the timer is closed."""
         with self._changed:
             if self._closed:
                 return False
@@ -34,7 +34,7 @@ class Later:
             return True
 
     def close(self) -> None:
-        """Forget the calls that are not due yet."""
+        """Discard the calls that are not due yet."""
         with self._changed:
             self._closed = True
             self._calls.clear()

@@ -1,13 +1,13 @@
-"""From a job's spec to its function, and back.
+"""Finds the function of a job's spec, and makes the spec of a function.
 
     {"function": "package.module:name"}              imported
-    {"file": "jobs.d/cleanup.py", "function": "run"} a file of its own; `source` replaces its text,
-                                                     `version` says which text is meant
+    {"file": "jobs.d/cleanup.py", "function": "run"} a file; `source` replaces its text, `version`
+                                                     identifies the text
     {"main": "/srv/app.py", "function": "name"}      the script that started the worker
 
-Files are compiled here and not by importlib: no `__pycache__` appears beside them, and an edit
-within the same second is never mistaken for the old text. A script is loaded under another name,
-so that `if __name__ == "__main__"` does not run again.
+Files are compiled here and not by importlib: no `__pycache__` is written beside them, and an edit
+within the same second takes effect. A script is loaded under another name, so that its block
+`if __name__ == "__main__"` does not run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rota.model.job import Job
 
 MAIN = "__rota_main__"
 DEFAULT_FUNCTION = "run"
-# Where the function is; and what a file says beside that.
+# The address of the function, and further keys of a job file.
 KNOWN = frozenset({"function", "file", "main", "source", "version", "target", "tags", "params"})
 
 
@@ -48,26 +48,28 @@ def address_of(function: Function) -> dict[str, str]:
 
 
 def check_spec(job: Job) -> None:
-    """Refuse a spec that nobody could follow. Nothing is imported: the code may be elsewhere."""
-    spec, place = job.spec, f"job {job.name!r}"
+    """Refuse a spec without a usable address.
+
+    Nothing is imported: the code may be on another machine."""
+    spec, label = job.spec, f"job {job.name!r}"
     unknown = sorted(set(spec) - KNOWN)
     if unknown:
-        raise Invalid(f"{place}: spec has no {unknown[0]!r}; use function, file, main or source")
+        raise Invalid(f"{label}: spec has no {unknown[0]!r}; use function, file, main or source")
     function = spec.get("function", DEFAULT_FUNCTION if "file" in spec else "")
     module, _, name = function.rpartition(":") if isinstance(function, str) else ("", "", "")
     by_path = "file" in spec or "main" in spec
     if not name or by_path == bool(module):
-        wanted = "a name in that file" if by_path else "'package.module:name'"
-        raise Invalid(f"{place}: function {function!r} is not an address; use {wanted}")
+        form = "a name in that file" if by_path else "'package.module:name'"
+        raise Invalid(f"{label}: function {function!r} is not an address; use {form}")
     if job.isolation == "process" and ("<" in name or module == "__main__"):
         raise Invalid(
-            f"{place}: a child process cannot find {function!r}; move it to the top level of a "
+            f"{label}: a child process cannot find {function!r}; move it to the top level of a "
             "module, or use isolation='thread'"
         )
 
 
 class Loader:
-    """Finds each job's function once per version, and again when a file beside it has changed."""
+    """Loads a job's function once per version, and after a file beside it changed."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, _Loaded] = {}
@@ -75,15 +77,16 @@ class Loader:
         self._folders = Folders()
 
     def load(self, job: Job, version: str, source: bytes | None = None) -> Handler:
-        """Import what is needed; whatever that raises is the attempt's failure. `source` is what
-        to run in place of what is in the job's file; it is kept as long as its version is."""
+        """The handler of a job, imported if needed; an exception fails the attempt.
+
+        `source` replaces the text of the job's file for this version."""
         with self._folders.guard:
             return self.known(job, version) or self._load(job, version, source)
 
     def _load(self, job: Job, version: str, source: bytes | None) -> Handler:
         before, folder = self._handlers.get(job.name), self._folder(job)
         if folder is not None:
-            folder.changed()  # a new version asks for what lies beside it as it is now
+            folder.changed()  # a new version uses the current files beside it
         if source is None and before is not None and before.version == version:
             source = before.source  # only a file beside it has changed
         with self.around(job):
@@ -93,7 +96,7 @@ class Loader:
         return handler
 
     def known(self, job: Job, version: str) -> Handler | None:
-        """The job's handler if it is loaded. Never waits: None while another thread imports."""
+        """The handler if it is loaded; None if not, or while another thread imports."""
         loaded = self._handlers.get(job.name)
         if loaded is None or not self._folders.guard.acquire(blocking=False):
             return None
@@ -103,7 +106,7 @@ class Loader:
             self._folders.guard.release()
 
     def around(self, job: Job) -> AbstractContextManager[None]:
-        """What surrounds a call of the job's handler: it may import files beside its own."""
+        """A context in which the job's handler can import files beside its own."""
         folder = self._folder(job)
         return nullcontext() if folder is None else self._folders.inside(folder)
 
@@ -143,8 +146,9 @@ class _Loaded:
 
 
 def load_file(path: str, folder: Folder, source: str | bytes | None = None) -> types.ModuleType:
-    """Run a file as a module of its folder, which must be entered. Without `source` it is what
-    is in the file now, and an edit counts as a change of the folder."""
+    """Run a file as a module of its folder, which must be entered.
+
+    Without `source` the file is read, and an edit of it counts as a change of the folder."""
     if source is None:
         folder.watch(path)
         source = _read(path)
@@ -155,8 +159,9 @@ def load_file(path: str, folder: Folder, source: str | bytes | None = None) -> t
 
 
 def load_script(path: str) -> types.ModuleType:
-    """Run the script that started the worker, under another name. Its folder is where imports
-    look, as it is for a script."""
+    """Run the script that started the worker, under another name.
+
+    Its folder is added to `sys.path`, as Python does for a script."""
     code = _compile(path, _read(path))
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
@@ -173,7 +178,7 @@ def load_script(path: str) -> types.ModuleType:
 
 
 def in_script_of_child() -> bool:
-    """True while a child process runs the top level of the script that started the worker."""
+    """True while a child process runs the top level of the worker's script."""
     frame = sys._getframe(1) if MAIN in sys.modules else None
     while frame is not None:
         if frame.f_globals.get("__name__") == MAIN and frame.f_code.co_name == "<module>":
@@ -189,7 +194,7 @@ def _read(path: str) -> bytes:
 
 def _compile(path: str, source: str | bytes) -> types.CodeType:
     code = compile(source, path, "exec", dont_inherit=True)
-    # Tracebacks show the text that ran, also when the file has changed since.
+    # Tracebacks quote the text that ran, even if the file has changed since.
     text = source.decode(errors="replace") if isinstance(source, bytes) else source
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     return code
@@ -213,11 +218,11 @@ def _module_name(path: str) -> str:
     return f"rota_job_{plain.strip('_')}"
 
 
-def _attribute(found: Any, name: str, place: str) -> Function:
+def _attribute(value: Any, name: str, source: str) -> Function:
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise Unknown(f"{place} has no {name!r}; was it renamed or moved?")
-        found = getattr(found, part)
-    if not callable(found):
-        raise Invalid(f"{name!r} in {place} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]
+        if not hasattr(value, part):
+            raise Unknown(f"{source} has no {name!r}; was it renamed or moved?")
+        value = getattr(value, part)
+    if not callable(value):
+        raise Invalid(f"{name!r} in {source} is a {type(value).__name__}, not a function")
+    return value  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
-"""What a worker and its child say to each other: lines of JSON, one message each.
+"""Messages between a worker and its child process: one line of JSON each.
 
-A call travels here, never in argv or the environment, where others could read it.
+A call is sent here, never in argv or the environment, which other users can read.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rota.executors.file_facts import FileError, FileFacts
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 
-# The largest file that ctx.storage takes, as base64, and all else that has a limit of its own stay
-# below this. More is not sent, so what comes with more is not one of our messages.
+# Above every message that we send: the largest file of ctx.storage as base64, and all else that has
+# a limit. A longer line is therefore not one of our messages.
 LONGEST = 16 * 1024 * 1024
 PIECE = 64 * 1024
-# The exit code that says: the handler has closed the channel, or put something else in its place.
+# Exit code of a child whose handler closed the channel or replaced its descriptor.
 CHANNEL_LOST = 70
 
 
@@ -32,8 +32,10 @@ class Message(msgspec.Struct, tag_field="is", omit_defaults=True):
 
 
 class Hello(Message, tag="hello"):
-    """First: what makes the child's interpreter like its worker's. `mark` begins a log record in
-    the child's output, where it keeps its place among the lines that the handler prints."""
+    """The first message: gives the child its worker's `sys.path` and `sys.argv`.
+
+    `mark` precedes a log record in the child's output, so that records and printed lines keep
+    their order."""
 
     path: list[str]
     argv: list[str]
@@ -41,7 +43,7 @@ class Hello(Message, tag="hello"):
 
 
 class Call(Message, tag="call"):
-    """Run this job once. One at a time."""
+    """Run this job once. A child gets its next call after it has answered this one."""
 
     number: int
     definition: Job
@@ -60,7 +62,7 @@ class Call(Message, tag="call"):
 
 
 class Examine(Message, tag="examine"):
-    """Import this file and say what it is. One at a time, as calls are."""
+    """Import this file and report what it defines. Sent like a call, one at a time."""
 
     number: int
     path: str
@@ -68,7 +70,7 @@ class Examine(Message, tag="examine"):
 
 
 class Answer(Message, tag="answer"):
-    """To an Ask; `error` is an exception's type and text."""
+    """The answer to an Ask; `error` is an exception's type and text."""
 
     number: int
     value: Any = None
@@ -83,7 +85,7 @@ class Stop(Message, tag="stop"):
 
 
 class End(Message, tag="end"):
-    """Exit, there will be no more calls."""
+    """Exit: no more calls follow."""
 
 
 # From the child
@@ -94,11 +96,11 @@ class Ready(Message, tag="ready"):
 
 
 class Begun(Message, tag="begun"):
-    """A call was taken up; before that, it is safe to give it to another child."""
+    """The child has begun the call. Before that, another child may safely run it."""
 
 
 class Ask(Message, tag="ask"):
-    """A request of the handler's context; number 0 wants no answer."""
+    """A request of the handler's context; number 0 expects no answer."""
 
     number: int
     request: str
@@ -106,20 +108,21 @@ class Ask(Message, tag="ask"):
 
 
 class Examined(Message, tag="examined"):
-    """What was found; `strange` as below."""
+    """The facts of the file, or its error; `unfit_reason` as in Done."""
 
     number: int
-    found: FileFacts | FileError
-    strange: str | None = None
+    facts: FileFacts | FileError
+    unfit_reason: str | None = None
 
 
 class Done(Message, tag="done"):
-    """The call has ended. No outcome: because it was asked to. `strange` says what the handler
-    left behind that makes this child unfit for another call."""
+    """The call has ended; without an outcome, because it was stopped.
+
+    `unfit_reason` names what the handler left behind that rules out another call."""
 
     number: int
     outcome: Outcome | None = None
-    strange: str | None = None
+    unfit_reason: str | None = None
 
 
 FROM_WORKER = msgspec.json.Decoder(Hello | Call | Examine | Answer | Stop | End)
@@ -128,7 +131,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=dict)  # a spec may be any mapping
 
 
 def encode(message: Message) -> bytes:
-    """Invalid if it would be longer than the other side hears."""
+    """One line of JSON. Raises Invalid if it is longer than LONGEST."""
     line = _ENCODER.encode(message)
     if len(line) > LONGEST:
         raise Invalid(
@@ -139,7 +142,7 @@ def encode(message: Message) -> bytes:
 
 
 class Lines:
-    """Whole lines out of pieces."""
+    """Assembles lines from the pieces that are read."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
@@ -147,7 +150,7 @@ class Lines:
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         first, *others = piece.split(b"\n")
-        self._rest.append(first)  # joined once: a long message comes in hundreds of pieces
+        self._rest.append(first)  # joined once: a long message arrives in hundreds of pieces
         self._size += len(first)
         lines = []
         if others:

@@ -1,7 +1,7 @@
-"""Which addresses a request may go to: public ones, and those that a setting names.
+"""The addresses a request may go to: public ones, and those that a setting names.
 
-An address inside another one counts too: IPv6 has several ways to write an IPv4 address, and each
-of them leads to it somewhere.
+An IPv4 address inside an IPv6 address is checked too: IPv6 has several notations for it, and each
+of them reaches the IPv4 address on some network.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from rota.errors import Invalid
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Below 1024 live services that a request of ours could talk into something: mail, files, shells.
+# Ports below 1024 belong to services that an HTTP request could misuse: mail, files, shells.
 PLAIN_PORTS = (80, 443)
 LOWEST_PORT = 1024
 
-# Prefixes of IPv6 that carry an IPv4 address, and how far from its end that lies.
+# IPv6 prefixes that contain an IPv4 address, and its distance in bits from the end.
 _CARRIERS = (
-    (ipaddress.IPv6Network("::/96"), 0),  # compatible, of old
-    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),  # mapped
-    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),  # translated
+    (ipaddress.IPv6Network("::/96"), 0),  # IPv4-compatible (deprecated)
+    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),  # IPv4-mapped
+    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),  # IPv4-translated
     (ipaddress.IPv6Network("64:ff9b::/96"), 0),  # NAT64
-    (ipaddress.IPv6Network("64:ff9b:1::/48"), 0),  # NAT64 of one's own
+    (ipaddress.IPv6Network("64:ff9b:1::/48"), 0),  # NAT64, local use
     (ipaddress.IPv6Network("2002::/16"), 80),  # 6to4
 )
-# Not public, whatever the version of Python at hand thinks of them.
+# Not public; `is_global` differs between versions of Python.
 _REFUSED = tuple(
     map(
         ipaddress.ip_network,
@@ -47,7 +47,7 @@ _WITH_PORT = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]{1,5})")
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A network that is allowed, at one port or at all."""
+    """A network that is allowed, at a single port or at all ports."""
 
     network: Network
     port: int | None = None
@@ -59,10 +59,10 @@ class Allowed:
 
 
 def parse_network(text: object) -> Allowed:
-    """An address or a network, each with a port or without: 10.0.0.0/8, [::1]:8080."""
+    """Parse an address or network with an optional port: 10.0.0.0/8, [::1]:8080."""
     host, port = text, None
-    if isinstance(text, str) and (found := _WITH_PORT.fullmatch(text)):
-        host, port = found[1] or found[2], int(found[3])
+    if isinstance(text, str) and (match := _WITH_PORT.fullmatch(text)):
+        host, port = match[1] or match[2], int(match[3])
     try:
         if not isinstance(host, str) or (port is not None and not 0 < port < 65536):
             raise ValueError
@@ -75,10 +75,10 @@ def parse_network(text: object) -> Allowed:
 
 
 def refusal(address: Address, port: int, allowed: Iterable[Allowed]) -> str | None:
-    """Why a request must not go there; None if it may."""
+    """Why a request must not go to this address; None if it may."""
     allowed = tuple(allowed)
-    for one in (address, *_inside(address)):
-        if any(entry.holds(one, port) for entry in allowed):
+    for candidate in (address, *_inside(address)):
+        if any(network.holds(candidate, port) for network in allowed):
             return None
     if kind := _kind(address):
         return f"{address} is {kind}; if that is meant, name it under [executors] http_allow"
@@ -92,22 +92,24 @@ def refusal(address: Address, port: int, allowed: Iterable[Allowed]) -> str | No
 
 
 def _kind(address: Address) -> str:
-    """What is wrong with an address, empty if it is public."""
-    for one in (*_inside(address), address):
-        known = any(one in network for network in _REFUSED if network.version == one.version)
-        if one.is_loopback:
+    """Why an address is not public; empty if it is."""
+    for candidate in (*_inside(address), address):
+        refused = any(
+            candidate in network for network in _REFUSED if network.version == candidate.version
+        )
+        if candidate.is_loopback:
             return "this machine itself"
-        if one.is_link_local:
+        if candidate.is_link_local:
             return "link-local, where clouds keep credentials"
-        if one.is_multicast:
+        if candidate.is_multicast:
             return "multicast"
-        if known or not one.is_global:
+        if refused or not candidate.is_global:
             return "not public"
     return ""
 
 
 def _inside(address: Address) -> Iterator[Address]:
-    """The IPv4 address that an IPv6 address carries, if it does."""
+    """The IPv4 addresses that an IPv6 address contains, if any."""
     if isinstance(address, ipaddress.IPv6Address):
         for prefix, shift in _CARRIERS:
             if address in prefix and int(address) > 1:

@@ -1,7 +1,8 @@
-"""What a child prints, as log lines of the run that it works on.
+"""The output of a child process as log lines of its run.
 
 Standard output, standard error and `ctx.logger` share one pipe, so that lines keep their order.
-At most LOG_LINES lines are kept, each up to LOG_LINE_LENGTH; what was cut is said at the end.
+At most LOG_LINES lines are stored, each up to LOG_LINE_LENGTH. A last line reports how many
+were cut.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
 from rota.model.redact import SHAPE_LENGTH, shorten
 from rota.model.secrets import NO_SECRETS, Secrets
 
-# A log record is JSON and may need six bytes for a character; longer lines lose their end here.
+# In bytes: JSON may need six for a character of a log record. Longer lines are cut here.
 LONGEST = 8 * LOG_LINE_LENGTH
 
 
 class Record(msgspec.Struct):
-    """A line of `ctx.logger`, as it travels among the printed ones."""
+    """A line of `ctx.logger`, as it is sent between printed lines."""
 
     at: float
     level: str
@@ -27,7 +28,7 @@ class Record(msgspec.Struct):
 
 
 class Output:
-    """Cuts the stream of one call into lines for the run's logger."""
+    """Splits the output of a call into lines for the run's logger."""
 
     def __init__(self, logger: logging.Logger, mark: str, secrets: Secrets = NO_SECRETS) -> None:
         self._logger, self._mark, self._secrets = logger, mark.encode(), secrets
@@ -37,8 +38,8 @@ class Output:
 
     def feed(self, piece: bytes) -> None:
         if self._lines >= LOG_LINES:
-            # Endless output costs a count of its newlines, and no memory. The rest is only a
-            # sign that a line has begun.
+            # Only newlines are counted, so endless output needs no memory. The last byte shows
+            # whether a line has begun.
             self._lines += piece.count(b"\n")
             self._rest = piece[-1:].strip(b"\n")
             return
@@ -49,7 +50,7 @@ class Output:
         self._dropped += len(rest) - len(self._rest)
 
     def end(self) -> None:
-        """The call is over: a line without its newline counts, and so does what was cut."""
+        """Log the last line, which may have no newline, and the number of lines cut."""
         if self._rest:
             self._take(self._rest)
         self._rest = b""
@@ -68,33 +69,33 @@ class Output:
         self._lines += 1
         if self._lines > LOG_LINES:
             return
-        told = line.decode("utf-8", "replace").rstrip("\r")
-        if self._dropped:  # its end was cut, perhaps inside of a secret
-            told = told[: LONGEST - SHAPE_LENGTH]
-        text = shorten(told, LOG_LINE_LENGTH, self._secrets)
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        if self._dropped:  # its end was cut, perhaps inside a secret
+            text = text[: LONGEST - SHAPE_LENGTH]
+        text = shorten(text, LOG_LINE_LENGTH, self._secrets)
         if self._dropped:
             text += f" [{self._dropped:,} more bytes were cut]"
             self._dropped = 0
         self.tail = text
         self._logger.info("%s", text)
 
-    def _log(self, record: bytes) -> None:
+    def _log(self, line: bytes) -> None:
         try:
-            told = msgspec.json.decode(record, type=Record)
+            record = msgspec.json.decode(line, type=Record)
         except msgspec.DecodeError:
-            # Two processes wrote at once, and a long record was torn.
-            self._write(record)
+            # Two processes wrote at once and split a long record.
+            self._write(line)
             return
         self._lines += 1
         if self._lines > LOG_LINES:
             return
-        told_again = logging.makeLogRecord(
+        log_record = logging.makeLogRecord(
             {
                 "name": self._logger.name,
-                "msg": shorten(told.text, LOG_LINE_LENGTH, self._secrets),
-                "created": told.at,
-                "levelname": told.level,
-                "levelno": logging.getLevelNamesMapping().get(told.level, logging.INFO),
+                "msg": shorten(record.text, LOG_LINE_LENGTH, self._secrets),
+                "created": record.at,
+                "levelname": record.level,
+                "levelno": logging.getLevelNamesMapping().get(record.level, logging.INFO),
             }
         )
-        self._logger.handle(told_again)
+        self._logger.handle(log_record)

@@ -1,8 +1,8 @@
 """Ending a process and everything it started.
 
-A child leads its own session, so it cannot leave its process group, and that group holds what its
-handler started. Processes that left the group are found by their parents, on Linux and as well as
-that can be done: a child adopts orphans, so that the line of parents does not break.
+A child leads its own session, so it cannot leave its process group, which holds the processes that
+its handler started. On Linux, processes that left the group are found as descendants: a child
+adopts orphans, so that they stay its descendants when their parent ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-# (process id, start time): an id alone may belong to another process by the time it is used.
+# (process id, start time): an id alone may be reused by another process.
 Identity = tuple[int, str]
 
 
@@ -37,10 +37,10 @@ def _prctl(option: int, value: int) -> None:
 
 
 def die_with(pipe: int) -> None:
-    """Have the kernel kill this whole process group when the last writer of `pipe` is gone.
+    """Have the kernel kill this process group when the last writer of `pipe` ends.
 
-    It needs no thread and no GIL, and reaches the handler's own children. PR_SET_PDEATHSIG would
-    end the leader only, and also when the thread that forked it ends.
+    It needs no thread and no GIL, and it reaches the children of the handler. PR_SET_PDEATHSIG
+    would kill only the leader, and also when the thread that forked it ends.
     """
     if sys.platform == "linux":
         import fcntl
@@ -51,11 +51,11 @@ def die_with(pipe: int) -> None:
 
 
 def signal_tree(leader: int, number: int) -> list[Identity]:
-    """Signal a leader, its group, and descendants elsewhere; these are returned.
+    """Signal a leader, its group, and its other descendants; returns the latter.
 
     The leader must not be reaped yet: until then its id, which is the group's, is not reused.
     """
-    # Look before the blow: once the leader is dead, its descendants cannot be found any more.
+    # Find them before the signal: the descendants of a dead leader cannot be found.
     strays = [(pid, started) for pid, group, started in descendants(leader) if group != leader]
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
@@ -71,7 +71,7 @@ def signal_each(processes: list[Identity], number: int) -> None:
 
 
 def descendants(root: int) -> list[tuple[int, int, str]]:
-    """(process id, group, start time) of all that descend from `root`; empty without /proc."""
+    """(process id, group, start time) of all descendants; none without /proc."""
     children: dict[int, list[tuple[int, int, str]]] = {}
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -81,16 +81,16 @@ def descendants(root: int) -> list[tuple[int, int, str]]:
         with suppress(OSError, IndexError):  # it has ended meanwhile
             stat = _stat(pid)
             children.setdefault(int(stat[1]), []).append((pid, int(stat[2]), stat[19]))
-    found, pending = [], [root]
+    result, pending = [], [root]
     while pending:
         for child in children.pop(pending.pop(), ()):
-            found.append(child)
+            result.append(child)
             pending.append(child[0])
-    return found
+    return result
 
 
 def has_exited(pid: int, *, within: float) -> bool:
-    """Whether a child of this process ends in time. It is not reaped."""
+    """Wait for a child process to end, without reaping it; False if it has not."""
     if not hasattr(os, "waitid"):
         return True
     until, pause = time.monotonic() + within, 0.0005
@@ -107,7 +107,7 @@ def has_exited(pid: int, *, within: float) -> bool:
 
 
 def reap_orphans() -> bool:
-    """Collect children that have ended; True if others are still alive."""
+    """Reap children that have ended; True if others are still alive."""
     if not hasattr(os, "waitid"):
         return False
     try:
@@ -119,7 +119,7 @@ def reap_orphans() -> bool:
 
 
 def ending(code: int) -> str:
-    """How a process ended, of its return code: negative for a signal."""
+    """Describes a return code; negative for a signal."""
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -131,6 +131,8 @@ def ending(code: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/<pid>/stat after the name, which may hold spaces: state, ppid, pgrp, …"""
+    """Fields of /proc/<pid>/stat after the name: state, ppid, pgrp, and so on.
+
+    The name itself may hold spaces."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What flow knows of an executor, and what an executor knows of the run it works on."""
+"""The interface between flow and executors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.run import Run
 
-__all__ = ["Context", "Executor", "HearsTermination", "Statement", "StopReason", "Targets"]
+__all__ = ["Context", "Executor", "Statement", "StopReason", "Targets", "TerminationHook"]
 
 
 class Executor(Protocol):
-    """Runs bodies of one kind. Registered under the entry point group `rota.executors`."""
+    """Runs jobs of a kind. Registered in the entry point group `rota.executors`."""
 
     def check(self, job: Job) -> None:
         """Refuse a job this executor cannot run, with Invalid, before it is stored."""
 
     def run(self, context: Context) -> Outcome:
-        """Do the work. Exceptions are a failed attempt. `context.on_stop` is how it is ended."""
+        """Run to the end; an exception fails the attempt. See `context.on_stop`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +35,18 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A statement of Rota's own, such as `PAUSE SCHEDULE nightly`: asked for together with the
-    settle of a terminal run, and done by any process once that is committed."""
+    """A Rota statement to request with the settle of a terminal run.
+
+    Such as `PAUSE SCHEDULE nightly`; any process carries it out after the commit."""
 
     statement: str
 
 
 @runtime_checkable
-class HearsTermination(Protocol):
-    """An executor that adds to the last transaction of a run: success, death, cancel, rescue."""
+class TerminationHook(Protocol):
+    """An executor that adds statements to the last transaction of a run.
+
+    It is asked at every end: success, death, cancel and rescue."""
 
     def on_terminated(self, run: Run) -> Sequence[Statement | Ask]:
-        """What commits with the settle; nothing does if the settle was fenced out."""
+        """Statements to commit with the settle. A fenced settle commits none of them."""

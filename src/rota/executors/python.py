@@ -1,17 +1,17 @@
-"""The Python executor: functions, in a thread, on the event loop, or in a child process.
+"""The Python executor: functions in a thread, an event loop or a child process.
 
 | the job | runs |
 |---|---|
 | `isolation = "process"` | in a child process, which can be ended at any time |
-| `async def` | on the one event loop; `start` takes it without a thread of its own |
-| any other | in the calling thread; it ends when it ends, however late |
+| `async def` | on the shared event loop; `start` runs it without a thread |
+| any other | in the calling thread; nothing can end it early |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.executors.attempt import conclude, judge_error, perform
+from rota.executors.attempt import conclude, outcome_of_error, perform
 from rota.executors.children import KILL_AFTER, Children
 from rota.executors.context import Context
 from rota.executors.event_loop import EventLoop
@@ -27,7 +27,7 @@ class PythonExecutor:
     name = "python"
 
     def __init__(self, *, kill_after: float = KILL_AFTER, texts: Texts | None = None) -> None:
-        """`texts` are kept by whoever makes another executor after this one is closed."""
+        """Pass the same `texts` to the next executor to keep them when this one is closed."""
         self._registered: dict[str, Handler] = {}
         self._texts: Texts = {} if texts is None else texts
         self._loader = Loader()
@@ -35,23 +35,24 @@ class PythonExecutor:
         self._children = Children(kill_after=kill_after)
 
     def spec_of(self, function: Function) -> dict[str, str]:
-        """Where a child process or another worker finds this function."""
+        """The address at which a child process or another worker finds this function."""
         return address_of(function)
 
     def register(self, name: str, function: Function) -> None:
-        """Give a job its function, for runs in this process. A later one replaces it."""
+        """Set or replace the function of a job for runs in this process."""
         self._registered[name] = handler_of(function)
 
     def keep(self, job: Job, source: bytes) -> None:
-        """Run this text for a file job of this version, whatever is in its file by now: a text
-        that is being written, or that was refused, is never run."""
-        kept = self._texts.get(job.name, {})
-        # Runs that were taken a moment ago are still of the version before.
-        latest = [*((version, text) for version, text in kept.items() if version != job.version)]
-        self._texts[job.name] = {**dict(latest[-1:]), job.version: source}
+        """Use this text for runs of this job version, instead of reading the file again.
+
+        So a file that is half written or was refused never runs."""
+        texts = self._texts.get(job.name, {})
+        # Runs claimed a moment ago still belong to the previous version.
+        others = [(version, text) for version, text in texts.items() if version != job.version]
+        self._texts[job.name] = {**dict(others[-1:]), job.version: source}
 
     def forget(self, name: str) -> None:
-        """The job is gone; its runs may still end."""
+        """Drop the texts of a removed job; its runs may still end."""
         self._texts.pop(name, None)
 
     def check(self, job: Job) -> None:
@@ -60,8 +61,9 @@ class PythonExecutor:
             check_spec(job)
 
     def start(self, context: Context, done: Callable[[Outcome], None]) -> bool:
-        """Take a run that needs no thread: `done` is called at its end, on the loop's thread.
-        False if `run` has to be called, in a thread."""
+        """Start a run on the event loop; False if the caller must use `run`, in a thread.
+
+        `done` is called at the end of the run, on the loop's thread."""
         handler = self._known(context.definition)
         if context.definition.isolation == "process" or handler is None or not handler.is_async:
             return False
@@ -69,7 +71,7 @@ class PythonExecutor:
         return True
 
     def run(self, context: Context) -> Outcome:
-        """Run to the end, wherever the job wants to run."""
+        """Run to the end, in the way the job asks for."""
         if context.stop_reason is not None:
             return conclude(None, context)
         job = context.definition
@@ -80,13 +82,13 @@ class PythonExecutor:
             try:
                 handler = self._loader.load(job, job.version, self._text(job))
             except BaseException as error:  # importing a file runs it
-                return conclude(judge_error(error, context.heard_stop), context)
+                return conclude(outcome_of_error(error, context.heard_stop), context)
         if handler.is_async:
             return self._loop.run(lambda: handler.call(context), context)
         return conclude(perform(handler, context), context)
 
     def retire(self) -> None:
-        """Code has changed: start afresh with new children."""
+        """Load all code again and use new children: the code has changed."""
         self._loader = Loader()
         self._children.retire()
 
@@ -96,8 +98,8 @@ class PythonExecutor:
         self._children.close()
 
     def _text(self, job: Job) -> bytes | None:
-        kept = self._texts.get(job.name)
-        return kept.get(job.version) if kept else None
+        texts = self._texts.get(job.name)
+        return texts.get(job.version) if texts else None
 
     def _known(self, job: Job) -> Handler | None:
         return self._registered.get(job.name) or self._loader.known(job, job.version)

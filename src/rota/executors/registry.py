@@ -1,4 +1,4 @@
-"""Executors by name: those this process was given, then those that installed packages offer."""
+"""Executors by name: registered here, built in, or from installed packages."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Registry:
-    """Makes each executor once, when it is first asked for: `factories` are not called before."""
+    """Creates each executor once, on first use."""
 
     def __init__(self, factories: Mapping[str, Callable[[], Executor]] | None = None) -> None:
         self._factories = dict(factories or {})
-        self._made: dict[str, Executor] = {}
+        self._executors: dict[str, Executor] = {}
         self._guard = threading.RLock()
 
     def register(self, name: str, executor: Executor) -> None:
-        """Use this executor for jobs that name it; an earlier one of that name is replaced."""
+        """Add or replace the executor for jobs that name it."""
         with self._guard:
-            self._made[name] = executor
+            self._executors[name] = executor
 
     def names(self) -> list[str]:
-        return sorted({*self._made, *self._factories, *_offered()})
+        return sorted({*self._executors, *self._factories, *_offered()})
 
     def is_builtin(self, name: str) -> bool:
-        """True for Rota's own; no package can take their names."""
+        """True for Rota's executors; a package cannot replace them."""
         return name in BUILT_IN
 
     def get(self, name: str) -> Executor:
-        if (made := self._made.get(name)) is not None:
-            return made  # whoever holds the guard may be importing a package, for long
+        if (executor := self._executors.get(name)) is not None:
+            return executor  # without the guard: another thread may hold it for a long import
         with self._guard:
-            if name not in self._made:
-                self._made[name] = self._make(name)
-            return self._made[name]
+            if name not in self._executors:
+                self._executors[name] = self._make(name)
+            return self._executors[name]
 
     def close(self) -> None:
-        """Close all that were made. One that fails does not keep the others open."""
+        """Close all executors that were created, even if closing one of them fails."""
         with self._guard:
-            made, self._made = self._made, {}
-        for name, executor in made.items():
+            executors, self._executors = self._executors, {}
+        for name, executor in executors.items():
             try:
                 getattr(executor, "close", _nothing)()
             except Exception:
@@ -57,18 +57,18 @@ class Registry:
     def _make(self, name: str) -> Executor:
         if name in self._factories:
             return self._factories[name]()
-        if (offered := _offered().get(name)) is not None:
-            return _load(offered)
+        if (point := _offered().get(name)) is not None:
+            return _load(point)
         names = self.names()
         close = get_close_matches(name, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
         raise Unknown(f"executor {name!r} is unknown; {hint}")
 
 
-def off(name: str) -> str:
-    """What to tell whoever uses an executor that is not switched on."""
+def off_message(name: str) -> str:
+    """The error for a job whose executor is not switched on."""
     return (
-        f"executor {name!r} is off; if whoever may write jobs may use it, switch it on in "
+        f"executor {name!r} is off; if everyone who may write jobs may use it, switch it on in "
         f"rota.toml: [executors] {name} = true (or ROTA_EXECUTORS_{name.upper()}=true)"
     )
 
@@ -79,19 +79,20 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def _load(point: EntryPoint) -> Executor:
-    """An entry point names a class or a function that makes an executor, or is one itself."""
+    """An executor from an entry point: an object, or a class or function to call."""
     try:
-        found = point.load()
-        made = found() if isinstance(found, type) or not hasattr(found, "run") else found
+        loaded = point.load()
+        is_factory = isinstance(loaded, type) or not hasattr(loaded, "run")
+        executor = loaded() if is_factory else loaded
     except Exception as error:
         package = point.dist.name if point.dist is not None else "unknown"
         raise Invalid(
             f"executor {point.name!r} of package {package!r} could not be loaded "
             f"from {point.value!r}: {error}"
         ) from error
-    if not hasattr(made, "run") or not hasattr(made, "check"):
+    if not hasattr(executor, "run") or not hasattr(executor, "check"):
         raise Invalid(f"executor {point.name!r} ({point.value}) has no check and run")
-    return made  # type: ignore[no-any-return]
+    return executor  # type: ignore[no-any-return]
 
 
 def _nothing() -> None:

@@ -1,8 +1,8 @@
 """`ctx.db` of a handler in a child process whose target is a DuckDB file.
 
-DuckDB lets one process open a file, and that is the worker: it may hold the store there, or run SQL
-jobs on it. So the child asks its worker, a statement and a page of rows at a time. What hands over
-whole tables (`df()`, `arrow()`, relations) needs a handler in the worker: `isolation = "thread"`.
+Only one process can open a DuckDB file: the worker, which may have the store there or run SQL jobs
+on it. The child sends each statement to its worker and reads the rows in pages. Methods that return
+whole tables (`df()`, `arrow()`, relations) need a handler in the worker: `isolation = "thread"`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.model.packing import Packing
 if TYPE_CHECKING:
     from rota.executors.context import Context
 
-# An answer ends at whichever of these comes first; one more row of the longest fits behind both.
+# A page ends at either limit. One more row of ROW_BYTES still fits into a message.
 ROWS, PAGE_BYTES = 500, 512 * 1024
 ROW_BYTES = LONGEST - 2 * PAGE_BYTES
 AGAIN_SECONDS = 0.1
@@ -34,12 +34,12 @@ pack, unpack = _packing.pack, _packing.unpack
 # In the worker
 
 
-class Served:
-    """What the child of one call asks for, done on the attempt's own connection.
+class ConnectionServer:
+    """Executes the statements of a child's call on the attempt's connection.
 
-    The statement that runs when the attempt should end is interrupted, again and again, because an
-    interrupt that comes too early ends nothing. One that the handler begins after that, to clean
-    up, has `CLEANUP_SECONDS`: the child may be dead by then, and nobody wait for it."""
+    When the attempt is stopped, the running statement is interrupted every AGAIN_SECONDS until it
+    ends: an interrupt that arrives between statements has no effect. A later statement of the
+    handler, such as clean-up, has CLEANUP_SECONDS: a dead child no longer waits for its result."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -50,7 +50,7 @@ class Served:
         context.on_stop(self._stop)
 
     def do(self, params: dict[str, Any]) -> Any:
-        """A fault of the database is an answer: the child raises it by its own name."""
+        """Execute a request. An error of the database is returned; the child raises it."""
         try:
             return self._do(params)
         except RotaError:
@@ -97,15 +97,15 @@ class Served:
     def _stop(self, reason: str) -> None:
         with self._changed:
             last = self._statement if self._running else 0
-        # Who lost the lease has nothing to clean up: another attempt may have begun.
-        patience = 0.0 if reason == "lost" else CLEANUP_SECONDS
+        # After a lost lease there is no clean-up: another attempt may have begun.
+        cleanup_seconds = 0.0 if reason == "lost" else CLEANUP_SECONDS
         threading.Thread(
-            target=self._interrupt, args=(last, patience), name="rota-interrupt", daemon=True
+            target=self._interrupt, args=(last, cleanup_seconds), name="rota-interrupt", daemon=True
         ).start()
 
-    def _interrupt(self, last: int, patience: float) -> None:
+    def _interrupt(self, last: int, cleanup_seconds: float) -> None:
         while statement := self._next():
-            wait = 0.0 if statement == last else patience
+            wait = 0.0 if statement == last else cleanup_seconds
             while not self._over(statement, wait):
                 with self._changed, suppress(Exception):  # its connection may be gone
                     if self._running and self._statement == statement:
@@ -113,7 +113,7 @@ class Served:
                 wait = AGAIN_SECONDS
 
     def _next(self) -> int:
-        """The statement that runs, or will; 0 once there is none to come."""
+        """Wait for a running statement and return its number; 0 after the call."""
         with self._changed:
             self._changed.wait_for(lambda: self._running or self._ended)
             return 0 if self._ended else self._statement
@@ -126,7 +126,7 @@ class Served:
 
 
 def _page(connection: Any) -> dict[str, Any]:
-    """Row by row: nobody knows how long they are before."""
+    """The next rows. Fetched one at a time, because their length is not known before."""
     rows: list[msgspec.Raw] = []
     size = 0
     while len(rows) < ROWS and size < PAGE_BYTES:
@@ -147,7 +147,7 @@ def _page(connection: Any) -> dict[str, Any]:
 
 
 class RemoteConnection:
-    """As much of a DuckDB connection as can be asked for."""
+    """The methods of a DuckDB connection that work through the worker."""
 
     def __init__(self, port: Callable[[str, dict[str, Any]], Any]) -> None:
         self._port = port
@@ -169,7 +169,7 @@ class RemoteConnection:
 
     def fetchmany(self, size: int = 1) -> list[Any]:
         while len(self._rows) < size and self._more:
-            self._more = False  # after a fault nothing comes: rows would be missing before it
+            self._more = False  # after an error no more rows: some would be missing
             page = self._ask({"do": "fetch"})
             self._rows += unpack(page["rows"])
             self._more = page["more"]
@@ -212,27 +212,27 @@ class RemoteConnection:
         )
 
     def _run(self, do: str, sql: str, parameters: Any) -> RemoteConnection:
-        # None is not the same as no parameters to every statement, and an empty list is.
-        told = self._ask(
+        # Some statements refuse None; all accept an empty list as no parameters.
+        answer = self._ask(
             {"do": do, "sql": sql, "args": pack([] if parameters is None else parameters)}
         )
-        columns = told["columns"]
+        columns = answer["columns"]
         self._rows, self._more = [], columns is not None
         self.description = columns and [(*column, *[None] * 5) for column in columns]
         return self
 
     def _ask(self, params: dict[str, Any]) -> Any:
-        told = self._port("db", params)
-        if told is not None and "fault" in told:
-            raise _fault(*told["fault"])
-        return told
+        answer = self._port("db", params)
+        if answer is not None and "fault" in answer:
+            raise _fault(*answer["fault"])
+        return answer
 
 
 def _fault(kind: str, text: str) -> Exception:
     with suppress(ImportError):
         import duckdb
 
-        found = getattr(duckdb, kind, None)
-        if isinstance(found, type) and issubclass(found, Exception):
-            return found(text)
+        error_type = getattr(duckdb, kind, None)
+        if isinstance(error_type, type) and issubclass(error_type, Exception):
+            return error_type(text)
     return RotaError(f"{kind}: {text}")

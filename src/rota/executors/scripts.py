@@ -1,8 +1,7 @@
-"""The texts of SQL jobs as their folder was taken, kept until it is taken again.
+"""The texts of SQL jobs, as they were when their folder was last accepted.
 
-What lies in the folder when a run starts may be half written, or have been refused: it is the last
-good version that runs. Versions are told apart, and the one before is kept too: a run that was
-claimed a moment ago is still of it.
+A file in the folder may be half written or refused when a run starts; the run uses the last valid
+version. The previous version is stored too: a run claimed a moment ago still belongs to it.
 """
 
 from __future__ import annotations
@@ -13,22 +12,23 @@ from collections.abc import Sequence
 from rota.model.job import Job
 from rota.model.limits import KEPT_SCRIPTS_LENGTH
 
-Script = tuple[str, str]  # its name, its text
+Script = tuple[str, str]  # (name, text)
 VERSIONS = 2
 
 
 class Scripts:
-    """By job and version. What would be more than KEPT_SCRIPTS_LENGTH in all is not kept: it is
-    read from its folder when it runs."""
+    """Scripts by job and version, up to KEPT_SCRIPTS_LENGTH characters in all.
+
+    Scripts beyond that are read from their folder when they run."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[str, tuple[Script, ...]]] = {}
+        self._stored: dict[str, dict[str, tuple[Script, ...]]] = {}
         self._length = 0
         self._guard = threading.Lock()
 
     def keep(self, job: Job, scripts: Sequence[Script]) -> None:
         with self._guard:
-            versions = self._kept.setdefault(job.name, {})
+            versions = self._stored.setdefault(job.name, {})
             self._drop(versions, job.version)
             while len(versions) >= VERSIONS:
                 self._drop(versions, next(iter(versions)))
@@ -38,13 +38,13 @@ class Scripts:
                 self._length += size
 
     def of(self, job: Job) -> tuple[Script, ...]:
-        """In order; empty if they are not kept."""
+        """The scripts of this version, in order; empty if they are not stored."""
         with self._guard:
-            return self._kept.get(job.name, {}).get(job.version, ())
+            return self._stored.get(job.name, {}).get(job.version, ())
 
     def forget(self, name: str) -> None:
         with self._guard:
-            versions = self._kept.pop(name, {})
+            versions = self._stored.pop(name, {})
             for version in list(versions):
                 self._drop(versions, version)
 

@@ -1,8 +1,8 @@
-"""What a Python function takes, in words of JSON; and its arguments, on the way out and back in.
+"""Signatures of Python functions as JSON types, and arguments converted from JSON.
 
-Arguments travel as JSON by name. A parameter called `ctx` or annotated `rota.Context` (also with
-`| None`, and in `Annotated`) is given by Rota and is no argument. An annotation that msgspec cannot
-decode accepts anything, as it came.
+Arguments are stored as JSON by name. A parameter called `ctx` or annotated `rota.Context` (also with
+`| None`, and in `Annotated`) receives the run's context and is no argument. An annotation that
+msgspec cannot decode accepts any value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rota.model.signature import Parameter, Signature
 
 Function = Callable[..., Any]
 
-# These arrive from JSON as they are; anything else goes through msgspec.convert.
+# Values of these types are passed as JSON decodes them; others go through msgspec.convert.
 PLAIN: dict[Any, tuple[str, ...]] = {
     inspect.Parameter.empty: (),
     Any: (),
@@ -42,7 +42,7 @@ JSON_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", t
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function, ready to be called with what its run carries."""
+    """A function with its signature, callable with a run's context."""
 
     function: Function
     signature: Signature
@@ -56,7 +56,9 @@ class Handler:
         return self.function(**self.arguments(context))
 
     def arguments(self, context: Context) -> dict[str, Any]:
-        """Checked again, since the code may be newer than the enqueue; rich types made real."""
+        """The run's arguments, checked and converted.
+
+        They were checked at the enqueue, but the code may be newer than that."""
         if not context.args and not self.signature.parameters:
             return {} if self.context_name is None else {self.context_name: context}
         self.signature.check(context.job, context.args)
@@ -80,7 +82,7 @@ class Handler:
 
 
 def handler_of(function: Function) -> Handler:
-    """Read a function once; Invalid if it can never be called with arguments by name."""
+    """Inspect a function; raises Invalid if it cannot be called with named arguments."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise Invalid(f"{_name(function)} is a generator and would never run; remove its yield")
     hints = _hints(function)
@@ -152,12 +154,12 @@ def _is_context(hint: Any) -> bool:
 
 
 def _is_async(function: Function) -> bool:
-    called = getattr(type(function), "__call__", None)  # noqa: B004  an object's own
+    called = getattr(type(function), "__call__", None)  # noqa: B004  of a callable object
     return any(map(inspect.iscoroutinefunction, (function, called)))
 
 
 def signature_of(function: Function) -> Signature:
-    """What may be enqueued for a function, in the form that is stored with its job."""
+    """The arguments a function accepts, in the form that is stored with its job."""
     return handler_of(function).signature
 
 
@@ -169,10 +171,10 @@ def _plain(hint: Any) -> tuple[str, ...] | None:
 
 
 def _decodable(hint: Any) -> tuple[str, ...] | None:
-    """The JSON types that decode to `hint`, empty for any; None if msgspec cannot decode it."""
+    """The JSON types that decode to `hint`, empty for any; None if none decodes."""
     try:
         schema = msgspec.json.schema(hint)
-    except Exception:  # an annotation may be any object at all
+    except Exception:  # an annotation may be any object
         return None
     return tuple(dict.fromkeys(_names(schema, schema.get("$defs", {})) or ()))
 
@@ -182,8 +184,10 @@ def _names(schema: dict[str, Any], definitions: dict[str, Any]) -> list[str] | N
         case {"$ref": str(reference)}:
             return _names(definitions[reference.rpartition("/")[2]], definitions)
         case {"anyOf": list(members)}:
-            found = [_names(member, definitions) for member in members]
-            return None if None in found else [name for names in found for name in names or ()]
+            member_types = [_names(member, definitions) for member in members]
+            if None in member_types:
+                return None
+            return [name for names in member_types for name in names or ()]
         case {"enum": list(values)}:
             return [JSON_NAMES[type(value)] for value in values]
         case {"type": str(name)}:
@@ -193,15 +197,15 @@ def _names(schema: dict[str, Any], definitions: dict[str, Any]) -> list[str] | N
 
 
 def _hints(function: Function) -> dict[str, Any]:
-    """Resolved annotations. One that cannot be resolved (a TYPE_CHECKING import) is left out."""
+    """Resolved annotations, without unresolvable ones (TYPE_CHECKING imports)."""
     plain = inspect.unwrap(function)
     try:
         return typing.get_type_hints(plain, include_extras=True)
-    except Exception:  # an annotation may name anything, and evaluating it may raise anything
-        return _hints_one_by_one(plain)
+    except Exception:  # evaluating an annotation may raise anything
+        return _resolvable_hints(plain)
 
 
-def _hints_one_by_one(function: Function) -> dict[str, Any]:
+def _resolvable_hints(function: Function) -> dict[str, Any]:
     known = getattr(function, "__globals__", {})
     resolved: dict[str, Any] = {}
     for name, annotation in getattr(function, "__annotations__", {}).items():

@@ -1,16 +1,16 @@
-"""A process of our own between a worker and a command: it outlives both, and leaves nothing alive.
+"""A process between a worker and a command, which ends all the command started.
 
-The command leads a session of its own. Whatever it starts, also in another session and by a double
-fork, stays a descendant of this process, which adopts orphans (Linux; elsewhere the command's
-process group is all that can be found). So:
+The command leads its own session. On Linux every process that it starts stays a descendant of the
+supervisor, even after a double fork or setsid, because the supervisor adopts orphans. On other
+systems only the process group of the command is found.
 
-    the command ends    what it left behind may end by itself for a moment (a `tee` at the end of a
-                        pipe does), then gets SIGTERM, and SIGKILL `kill_after` seconds later
-    the worker says     "stop SECONDS": SIGTERM for all of them, SIGKILL after so many seconds
-    the worker is gone  the channel closes, however it died: SIGKILL for all of them at once
+    the command ends    its remaining processes have LINGER_SECONDS to end (as a `tee` at the end of
+                        a pipe does), then get SIGTERM, and SIGKILL `kill_after` seconds later
+    "stop SECONDS"      sent by the worker: SIGTERM for all, SIGKILL after so many seconds
+    the channel closes  the worker has ended, in any way: SIGKILL for all at once
 
-The end is told when nothing is left. Only the standard library and one module of ours are
-imported: this starts with every run.
+The supervisor reports the end when no process is left. It starts with every run, so it imports only
+the standard library and one module of ours.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import NoReturn
 
 from rota.executors.processes import adopt_orphans, descendants, die_with_parent
 
-# What arrives here: (argv, environment, folder, kill_after), by marshal, which only needs to be
-# understood by the same interpreter; its length in eight bytes before it.
+# (argv, environment, folder, kill_after), preceded by its length in eight bytes. Encoded by
+# marshal: both sides run the same interpreter.
 Request = tuple[tuple[bytes, ...], dict[bytes, bytes], str | None, float]
 
 HEAD = 8
 PIECE = 4096
 LINUX = sys.platform == "linux"
 LINGER_SECONDS = 0.5
-LOOK_SECONDS = 0.02  # between two looks at processes that should be gone
-# A process that waits inside the kernel cannot even be killed: its run must end nevertheless.
+POLL_SECONDS = 0.02  # between checks for processes that should have ended
+# A process that waits inside the kernel survives SIGKILL. Its run ends after so many seconds.
 GIVE_UP_SECONDS = 5.0
-DEAF_TO = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Supervisor:
@@ -48,12 +48,12 @@ class Supervisor:
         os.set_blocking(self.wake, False)
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        # Handlers, not SIG_IGN: that would be inherited by the command.
-        for number in (*DEAF_TO, signal.SIGCHLD):
-            signal.signal(number, _nothing)
+        # Handlers, not SIG_IGN, which the command would inherit.
+        for number in (*IGNORED_SIGNALS, signal.SIGCHLD):
+            signal.signal(number, _ignore)
         self.leader = 0
         self.status: int | None = None  # of the command, once it has ended
-        self.told_to_stop = False  # before the command ended
+        self.stopped_first = False  # a stop came before the command ended
         self.left = 0
         self.linger_until = self.kill_at = float("inf")
         self.ending = self.alone = False
@@ -61,20 +61,20 @@ class Supervisor:
     def run(self) -> None:
         argv, environment, folder, kill_after = self.receive()
         if (fault := self.start(argv, environment, folder)) is not None:
-            self.tell(f"failed {fault}")
+            self.send(f"failed {fault}")
             return
         release_streams()
         poll = select.poll()
         poll.register(self.channel, select.POLLIN)
         poll.register(self.wake, select.POLLIN)
-        while self.look(kill_after):
+        while self.step(kill_after):
             for descriptor, _ in poll.poll(self.pause()):
                 if descriptor == self.wake:
                     with suppress(BlockingIOError):
                         os.read(self.wake, PIECE)
-                elif not self.hear():
+                elif not self.receive_stop():
                     poll.unregister(self.channel)
-        self.tell(f"ended {self.status} {int(self.told_to_stop)} {self.left}")
+        self.send(f"ended {self.status} {int(self.stopped_first)} {self.left}")
 
     def receive(self) -> Request:
         size = int.from_bytes(self.read(HEAD), "big")
@@ -82,31 +82,33 @@ class Supervisor:
         return request
 
     def read(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            piece = os.read(self.channel, min(size - len(found), 1024 * 1024))
+        data = b""
+        while len(data) < size:
+            piece = os.read(self.channel, min(size - len(data), 1024 * 1024))
             if not piece:
-                sys.exit(1)  # the worker is gone, and nothing has begun
-            found += piece
-        return found
+                sys.exit(1)  # the worker has ended; nothing was started
+            data += piece
+        return data
 
     def start(
         self, argv: tuple[bytes, ...], environment: dict[bytes, bytes], folder: str | None
     ) -> str | None:
-        """Start the command; what failed, as "cwd ERRNO" or "exec ERRNO". The worker knows its
-        group before it does anything: whenever we are killed, somebody can end what it started."""
+        """Start the command; returns a failure as "cwd ERRNO" or "exec ERRNO".
+
+        The worker gets the process group before the command runs, so that it can end the group
+        if this process is killed."""
         failed, fail = os.pipe()
         may_go, go = os.pipe()
-        # A signal that comes between fork and exec would run a handler of ours, and be lost.
-        signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)
+        # A signal between fork and exec would run our handler and be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_SIGNALS)
         self.leader = os.fork()
         if self.leader == 0:
             os.close(go)
-            become(argv, environment, folder, self.pid, may_go, fail)
+            exec_command(argv, environment, folder, self.pid, may_go, fail)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.close(fail)
         os.close(may_go)
-        self.tell(f"started {self.leader}")
+        self.send(f"started {self.leader}")
         os.close(go)
         fault = os.read(failed, PIECE).decode()  # empty once exec has closed it
         os.close(failed)
@@ -114,8 +116,8 @@ class Supervisor:
             os.waitpid(self.leader, 0)
         return fault or None
 
-    def look(self, kill_after: float) -> bool:
-        """Collect what has ended, and do what is due; False when nothing is left."""
+    def step(self, kill_after: float) -> bool:
+        """Reap processes and send the signals that are due; False when no process is left."""
         now = time.monotonic()
         living = self.reap()
         if self.status is not None:
@@ -126,11 +128,11 @@ class Supervisor:
                 self.left = len(descendants(self.pid)) or 1
                 self.end(kill_after)
         if now >= self.kill_at:
-            self.blow(signal.SIGKILL)
+            self.signal_groups(signal.SIGKILL)
         return True
 
     def reap(self) -> bool:
-        """True if anything that descends from the command is still alive."""
+        """Reap children; True if the command or a descendant is still alive."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self.leader:
@@ -151,22 +153,23 @@ class Supervisor:
         self.kill_at = min(self.kill_at, time.monotonic() + kill_after)
         if not self.ending:
             self.ending = True
-            self.blow(signal.SIGTERM if kill_after > 0 else signal.SIGKILL)
+            self.signal_groups(signal.SIGTERM if kill_after > 0 else signal.SIGKILL)
 
-    def blow(self, number: int) -> None:
-        """Signal the command's group, and those of whoever left it: by groups, because a process
-        that forks and ends all the time is never where it was last seen, but stays in its group.
-        All of these groups are in sessions that the command, or a descendant, began."""
+    def signal_groups(self, number: int) -> None:
+        """Signal the group of the command and the groups of its descendants.
+
+        Groups, not processes: a process that forks and exits all the time changes its id, but not
+        its group. The command or a descendant began the sessions of all these groups."""
         groups = {group for _, group, _ in descendants(self.pid)}
-        # Once the command is collected, its id is that of its group only while that has members.
+        # After the command is reaped, its id may be reused once its group is empty.
         if not LINUX or self.status is None:
             groups.add(self.leader)
         for group in groups - {self.pid}:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, number)
 
-    def hear(self) -> bool:
-        """What the worker says; False if there is none any more."""
+    def receive_stop(self) -> bool:
+        """Handle a stop of the worker, or its end; False once the worker has ended."""
         piece = b""
         with suppress(ConnectionError):
             piece = os.read(self.channel, PIECE)
@@ -174,24 +177,24 @@ class Supervisor:
             seconds = float(piece.split()[-1])
         else:
             self.alone, seconds = True, 0.0
-        self.told_to_stop = self.told_to_stop or self.status is None
+        self.stopped_first = self.stopped_first or self.status is None
         self.ending = self.ending and seconds > 0
         self.end(seconds)
         return bool(piece)
 
     def pause(self) -> float | None:
-        """Milliseconds until there is something to do without being told."""
+        """Milliseconds until the next step is due; None to wait for an event."""
         if self.status is not None or time.monotonic() >= self.kill_at:
-            return LOOK_SECONDS * 1000
+            return POLL_SECONDS * 1000
         return max(0.0, self.kill_at - time.monotonic()) * 1000 if self.ending else None
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         if not self.alone:
             with suppress(OSError):
                 os.write(self.channel, f"{line}\n".encode())
 
 
-def become(
+def exec_command(
     argv: tuple[bytes, ...],
     environment: dict[bytes, bytes],
     folder: str | None,
@@ -199,19 +202,19 @@ def become(
     may_go: int,
     fail: int,
 ) -> NoReturn:
-    """In the fork: be the command."""
+    """Execute the command, in the fork."""
     step = "exec"
     try:
         os.setsid()
-        # Python ignores SIGPIPE; a program that writes to a closed pipe is to end.
-        for number in (*DEAF_TO, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        # Python ignores SIGPIPE; a command that writes to a closed pipe must end.
+        for number in (*IGNORED_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         die_with_parent()
-        os.read(may_go, 1)  # nothing, once the other end is closed
+        os.read(may_go, 1)  # returns when the other end is closed
         if os.getppid() != parent:
-            os._exit(1)  # it was killed before we asked to die with it
+            os._exit(1)  # the supervisor was killed before die_with_parent()
         if folder is not None:
             step = "cwd"
             os.chdir(folder)
@@ -224,15 +227,16 @@ def become(
 
 
 def release_streams() -> None:
-    """The command has its own copies; its end of input must not wait for ours. Standard error
-    stays: an error of this process is worth to be read."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    os.close(nothing)
+    """Close our copies of the command's stdin and stdout.
+
+    Otherwise their end would wait for us. Standard error stays open for errors of this process."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
 
 
-def _nothing(number: int, frame: object) -> None:
+def _ignore(number: int, frame: object) -> None:
     pass
 
 

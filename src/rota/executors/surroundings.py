@@ -1,6 +1,6 @@
-"""What a handler may change in its child process, put back before the next call.
+"""Process state that a handler may change, restored before the next call.
 
-What cannot be put back is named, and the child is not used again.
+A child whose state cannot be restored is not used again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ SIGNALS = tuple(map(int, signal.valid_signals()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ProcessState:
+    """Working directory, umask, environment, signal handlers and standard streams."""
+
     folder: str | None
     mask: int
     environment: dict[str, str]
@@ -27,7 +29,7 @@ class Surroundings:
     streams: tuple[Any, Any, Any]
 
     @classmethod
-    def capture(cls) -> Surroundings:
+    def capture(cls) -> ProcessState:
         mask = os.umask(0)
         os.umask(mask)
         return cls(
@@ -40,11 +42,11 @@ class Surroundings:
         )
 
     def restore(self) -> str | None:
-        """Put back what is cheap to put back; the first thing that is not, or None."""
+        """Restore the state; returns why the process is unfit for another call, or None."""
         try:
             self._restore()
         except Exception as error:
-            return f"its surroundings could not be restored: {error}"
+            return f"its process state could not be restored: {error}"
         if threads := [thread.name for thread in threading.enumerate() if _stays(thread)]:
             return f"thread {threads[0]!r} is still running"
         if reap_orphans():
@@ -71,7 +73,7 @@ class Surroundings:
 def _folder() -> str | None:
     try:
         return os.getcwd()
-    except OSError:  # somebody has removed the folder
+    except OSError:  # the folder was removed
         return None
 
 

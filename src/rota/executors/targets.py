@@ -1,7 +1,7 @@
 """The databases that jobs work on, by name, and connections to them.
 
-`store` is the reserved name of the database that holds Rota's own rows. It is the default, and a
-target with the same address is the store, too: steps commit there together with their record.
+`store` is the reserved name of the database that holds Rota's own rows. It is the default. A target
+with the same address is the store too: steps commit there together with their record.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Target:
 
     @property
     def kind(self) -> str:
-        """sqlite, postgres or duckdb: also the dialect of its SQL."""
+        """sqlite, postgres or duckdb; also the dialect of its SQL."""
         return kind_of(self.url, f"target {self.name!r}")
 
     @property
     def path(self) -> str:
-        """The file of a file engine."""
+        """The file of a SQLite or DuckDB database."""
         if self.kind == "duckdb":
             return path_from_url(self.url)
         return self.url.partition("://")[2].removeprefix("/") or ":memory:"
@@ -48,24 +48,26 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """`store` is a URL, `named` are URLs by name, `default` is one of the names or `store`."""
+    """The targets of an installation.
+
+    `store` is a URL, `named` are URLs by name, `default` is a name or `store`."""
 
     store: str = ""
     named: Mapping[str, str] = field(default_factory=dict)
     default: str = STORE
 
     def find(self, name: str | None = None) -> Target:
-        """A target by its name; without one the default."""
-        wanted = name or self.default
-        if wanted == STORE:
+        """The target of this name, or the default."""
+        name = name or self.default
+        if name == STORE:
             return Target(STORE, self.store, is_store=True)
-        if wanted not in self.named:
+        if name not in self.named:
             known = ", ".join(sorted({STORE, *self.named}))
             raise Unknown(
-                f"target {wanted!r} is unknown; known are {known}: add it to [targets] in rota.toml"
+                f"target {name!r} is unknown; known are {known}: add it to [targets] in rota.toml"
             )
-        url = self.named[wanted]
-        return Target(wanted, url, is_store=_same(url, self.store))
+        url = self.named[name]
+        return Target(name, url, is_store=_same(url, self.store))
 
 
 def missing_extras(targets: Targets, jobs: Iterable[Job]) -> dict[str, list[str]]:
@@ -89,10 +91,10 @@ def missing_extras(targets: Targets, jobs: Iterable[Job]) -> dict[str, list[str]
 def kind_of(url: str, what: str = "target") -> str:
     scheme = url.partition("://")[0]
     if scheme not in KINDS:
-        # Only the scheme is repeated: the rest may hold a password.
-        shown = f" {scheme!r}" if "://" in url else ""
+        # The message shows only the scheme: the rest may hold a password.
+        label = f" {scheme!r}" if "://" in url else ""
         raise Invalid(
-            f"{what}{shown} is unknown; use sqlite://, postgresql:// or duckdb://"
+            f"{what}{label} is unknown; use sqlite://, postgresql:// or duckdb://"
             f"{leave_out(scheme)}"
         )
     return KINDS[scheme]
@@ -101,14 +103,14 @@ def kind_of(url: str, what: str = "target") -> str:
 def _same(url: str, store: str) -> bool:
     if url == store:
         return True
-    one, other = Target("", url), Target("", store)
-    if not store or one.kind != other.kind or one.kind == "postgres":
+    target, other = Target("", url), Target("", store)
+    if not store or target.kind != other.kind or target.kind == "postgres":
         return False
-    return ":memory:" not in url and os.path.realpath(one.path) == os.path.realpath(other.path)
+    return ":memory:" not in url and os.path.realpath(target.path) == os.path.realpath(other.path)
 
 
 def connect(url: str) -> Any:
-    """An autocommit connection to a target, by its URL."""
+    """An autocommit connection to the target at this URL."""
     target = Target("", url)
     match target.kind:
         case "sqlite":
@@ -129,15 +131,15 @@ def connect_postgres(url: str) -> Any:
             f"this target is PostgreSQL, and psycopg is missing; {how_to_install('postgres')}"
         ) from None
     try:
-        given = psycopg.conninfo.conninfo_to_dict(url)
+        params = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error:
-        # Without the driver's words: they may repeat the password.
+        # Without the driver's message, which may repeat the password.
         raise Invalid(f"the URL of this target cannot be understood; {ENCODE}") from None
-    return psycopg.connect(**with_patience(given, os.environ), autocommit=True)
+    return psycopg.connect(**with_patience(params, os.environ), autocommit=True)
 
 
 class DuckConnection:
-    """A cursor of the one instance that this process has of a DuckDB file; closes both."""
+    """A cursor of this process's instance of a DuckDB file; closing it closes both."""
 
     def __init__(self, path: str) -> None:
         self._instance = open_instance(path)

@@ -1,4 +1,4 @@
-"""The values of the variables of a job: the environment, arguments, and what Rota tells."""
+"""Values of a job's variables: environment, arguments, and Rota's own variables."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from rota.model.interpolate import variable_of
 
 
 def values_of(context: Context) -> dict[str, str]:
-    """Read anew for each attempt. A run's own arguments, and the [params] of its job where it has
-    none, win over the environment, by their name in capitals; what Rota tells wins over both."""
+    """Variables and their values, read for each attempt.
+
+    The environment, overridden by the arguments under their names in capitals, overridden by
+    Rota's own variables. A run without an argument uses the [params] of its job."""
     values = dict(os.environ)
     for name, value in args_of(context).items():
         if value is not None:
             values[variable_of(name)] = _text(value)
-    return values | told_by_rota(context)
+    return values | rota_variables(context)
 
 
 def args_of(context: Context) -> dict[str, Any]:
-    """The arguments of a run; where it brings none, those of its job."""
+    """The arguments of a run; the [params] of its job fill in missing arguments."""
     return {**context.definition.spec.get("params", {}), **context.args}
 
 
-def told_by_rota(context: Context) -> dict[str, str]:
+def rota_variables(context: Context) -> dict[str, str]:
     return {
         "ROTA_JOB_NAME": context.job,
         "ROTA_RUN_ID": context.run_id,

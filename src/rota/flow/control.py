@@ -47,7 +47,7 @@ from rota.storage.protocol import Actor, Storage
 if TYPE_CHECKING:
     from rota.flow.explain import Explanation
     from rota.flow.findings import Finding
-    from rota.flow.settle import FindHearer
+    from rota.flow.settle import FindTerminationHook
     from rota.model.result import Result
 
 
@@ -60,13 +60,13 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         storage: Storage,
         *,
         actor: Actor,
-        hearer_of: FindHearer,
+        termination_hook_of: FindTerminationHook,
         changed: Callable[[], None] = lambda: None,
         retention: Retention | None = None,
         ended: Callable[[Run], None] = lambda run: None,
     ) -> None:
         self.storage, self.actor = storage, actor
-        self.hearer_of, self.changed, self.ended = hearer_of, changed, ended
+        self.termination_hook_of, self.changed, self.ended = termination_hook_of, changed, ended
         self.retention = retention or Retention()
 
     def as_actor(self, actor: Actor) -> Control:
@@ -74,7 +74,7 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         return Control(
             self.storage,
             actor=actor,
-            hearer_of=self.hearer_of,
+            termination_hook_of=self.termination_hook_of,
             changed=self.changed,
             retention=self.retention,
             ended=self.ended,
@@ -86,7 +86,7 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         return Control(
             storage,
             actor=self.actor,
-            hearer_of=self.hearer_of,
+            termination_hook_of=self.termination_hook_of,
             retention=self.retention,
             ended=ended,
         )

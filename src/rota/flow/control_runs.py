@@ -19,8 +19,8 @@ from rota.model.transitions import CANCELLED, STATES, SUCCEEDED
 from rota.storage.protocol import Actor, Storage
 
 if TYPE_CHECKING:
-    from rota.executors.protocol import HearsTermination
-    from rota.flow.settle import FindHearer
+    from rota.executors.protocol import TerminationHook
+    from rota.flow.settle import FindTerminationHook
 
 SHORTEST_ID = 6
 
@@ -28,7 +28,7 @@ SHORTEST_ID = 6
 class RunControl:
     storage: Storage
     actor: Actor
-    hearer_of: FindHearer
+    termination_hook_of: FindTerminationHook
     changed: Callable[[], None]
     ended: Callable[[Run], None]
 
@@ -176,8 +176,8 @@ class RunControl:
         from rota.flow.settle import asking  # commands that look do not pay for what settles
 
         run = self.storage.run(run_id)
-        hearer = self._hearer(run)
-        ask = None if hearer is None else asking(hearer)
+        hook = self._hook(run)
+        ask = None if hook is None else asking(hook)
         told = self.storage.cancel_run(
             run_id, told_reason(reason), self.actor, ask, running=running
         )
@@ -230,9 +230,9 @@ class RunControl:
         self.storage.delete_run(run_id, told_reason(reason), self.actor)
         self.changed()
 
-    def _hearer(self, run: Run) -> HearsTermination | None:
+    def _hook(self, run: Run) -> TerminationHook | None:
         try:
-            return self.hearer_of(run.job)
+            return self.termination_hook_of(run.job)
         except (Invalid, Unknown) as fault:
             raise Conflict(
                 f"run {run.id} can only be cancelled where its executor is installed: {fault}"

@@ -21,7 +21,7 @@ from rota.flow.loop import WORKER_FIRST_SECONDS, Loop, stop_loops
 from rota.flow.promote import Promote
 from rota.flow.prune import Prune
 from rota.flow.rescue import Rescue
-from rota.flow.settle import FindHearer, Settler
+from rota.flow.settle import FindTerminationHook, Settler
 from rota.flow.worker import Executors, Worker
 from rota.model.job import Job
 from rota.model.retention import Retention
@@ -75,7 +75,7 @@ class Service:
         jobs: MutableMapping[str, Job],
         executors: Executors,
         events: Events,
-        hearer_of: FindHearer,
+        termination_hook_of: FindTerminationHook,
         foreign: set[str] | None = None,
         on_stuck: Callable[[], None] = lambda: None,
         counters: Counters | None = None,
@@ -89,7 +89,7 @@ class Service:
             jobs=jobs,
             max_lost=options.max_lost,
             events=events,
-            hearer_of=hearer_of,
+            termination_hook_of=termination_hook_of,
             settled=self.wake_settled,
             restarted=self.wake_schedulers,
             counters=counters,

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import Invalid, Unavailable, Unknown
-from rota.executors.protocol import Ask, HearsTermination, Statement
+from rota.executors.protocol import Ask, Statement, TerminationHook
 from rota.flow.counters import Counters
 from rota.flow.events import Events, run_event
 from rota.model.history import ENDS
@@ -38,11 +38,11 @@ ON_TERMINATED_SECONDS = 5.0  # an executor's answer is waited for inside a trans
 MOST_LATE = 3  # of an executor's: then it is not asked before one of them has answered
 HELD_SECONDS = 1.0  # until another look whether a stranger's transaction has ended
 
-FindHearer = Callable[[str], HearsTermination | None]
+FindTerminationHook = Callable[[str], TerminationHook | None]
 
 
 class Settler:
-    """`hearer_of` gives the executor of a job if it wants to add to the end of its runs.
+    """`termination_hook_of` returns the executor of a job if it adds to the end of its runs.
     `restarted` is told when a schedule that waited for the end of its run counts from now on."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Settler:
         jobs: Mapping[str, Job],
         max_lost: int,
         events: Events,
-        hearer_of: FindHearer,
+        termination_hook_of: FindTerminationHook,
         settled: Callable[[], None] = lambda: None,
         restarted: Callable[[], None] = lambda: None,
         luck: Callable[[], float] = random.random,
@@ -60,7 +60,8 @@ class Settler:
     ) -> None:
         self.counters = counters or Counters()
         self.storage, self.jobs, self.max_lost = storage, jobs, max_lost
-        self.events, self.hearer_of, self.settled, self.luck = events, hearer_of, settled, luck
+        self.events, self.settled, self.luck = events, settled, luck
+        self.termination_hook_of = termination_hook_of
         self.restarted = restarted
         self._group = ONE_WRITER_GROUP if storage.one_writer else GROUP
         self._pending: deque[Settlement] = deque()
@@ -202,36 +203,34 @@ class Settler:
     def _write(self, settlements: list[Settlement], *, again: bool) -> list[int]:
         """What is written and told leaves the list: a repeat after a fault goes on behind it."""
         decided = _latest(settlements)
-        hearers, missing = self._hearers({one.run.job for one in decided})
+        hooks, missing = self._hooks({one.run.job for one in decided})
         left = [one.run.seq for one in decided if one.run.job in missing] if missing else []
-        heard = [(one, hearers[one.run.job]) for one in decided if one.run.job in hearers]
-        plain = [
-            one for one in decided if one.run.job not in hearers and one.run.job not in missing
-        ]
+        hooked = [(one, hooks[one.run.job]) for one in decided if one.run.job in hooks]
+        plain = [one for one in decided if one.run.job not in hooks and one.run.job not in missing]
         if plain:
             self._tell(plain, self.storage.settle(plain), again)
-        settlements[:] = [one for one, _ in heard]
-        for one, hearer in heard:  # alone, so that its statements concern nobody else
-            self._tell([one], self.storage.settle([one], asking(hearer)), again)
+        settlements[:] = [one for one, _ in hooked]
+        for one, hook in hooked:  # alone, so that its statements concern nobody else
+            self._tell([one], self.storage.settle([one], asking(hook)), again)
             settlements.remove(one)
         return left
 
-    def _hearers(self, jobs: Collection[str]) -> tuple[dict[str, HearsTermination], set[str]]:
+    def _hooks(self, jobs: Collection[str]) -> tuple[dict[str, TerminationHook], set[str]]:
         """Executors that add to the end of their runs, by job; and jobs whose executor is not
         installed here, so that only another process can end their runs."""
-        hearers, missing = {}, set()
+        hooks, missing = {}, set()
         for job in jobs:
             try:
-                hearer = self.hearer_of(job)
+                hook = self.termination_hook_of(job)
             except (Invalid, Unknown) as fault:
                 missing.add(job)
                 if job not in self._told:
                     self._told.add(job)
                     log.warning("runs of %r are left to another process: %s", job, fault)
                 continue
-            if hearer is not None:
-                hearers[job] = hearer
-        return hearers, missing
+            if hook is not None:
+                hooks[job] = hook
+        return hooks, missing
 
     def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
         plain = all(one.is_plain for one in settlements)
@@ -302,7 +301,7 @@ def retry_of(run: Claimed, job: Job | None) -> Retry:
 _late: dict[int, list[threading.Thread]] = {}
 
 
-def asking(hearer: HearsTermination) -> OnTerminated:
+def asking(hook: TerminationHook) -> OnTerminated:
     """In a thread of its own, for a moment only: others wait for the transaction it is asked in."""
 
     def ask(run: Run) -> list[tuple[str | None, dict[str, Any]]]:
@@ -311,13 +310,13 @@ def asking(hearer: HearsTermination) -> OnTerminated:
 
         def listen() -> None:
             try:
-                answers.append(list(hearer.on_terminated(run)))
+                answers.append(list(hook.on_terminated(run)))
             except BaseException as fault:  # whatever it is, it ends nothing but this thread
                 faults.append(fault)
 
-        late = [one for one in _late.pop(id(hearer), ()) if one.is_alive()]
+        late = [one for one in _late.pop(id(hook), ()) if one.is_alive()]
         if late:
-            _late[id(hearer)] = late
+            _late[id(hook)] = late
         if len(late) >= MOST_LATE:
             raise TimeoutError(f"on_terminated has not answered for {len(late)} other runs yet")
         asked = threading.Thread(target=listen, name="rota-on-terminated", daemon=True)
@@ -326,7 +325,7 @@ def asking(hearer: HearsTermination) -> OnTerminated:
         if faults:
             raise RuntimeError(f"on_terminated raised {faults[0]!r}") from faults[0]
         if not answers:
-            _late[id(hearer)] = [*late, asked]
+            _late[id(hook)] = [*late, asked]
             raise TimeoutError(f"on_terminated did not answer in {ON_TERMINATED_SECONDS:g} s")
         return [
             (None, {"statement": one.statement}) if isinstance(one, Ask) else (one.sql, one.params)

@@ -1,4 +1,4 @@
-"""The http executor: one request, to an address that was looked at first."""
+"""The http executor: sends a request, after a check of its address."""
 
 from rota.executors.http.executor import HttpExecutor
 

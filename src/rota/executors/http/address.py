@@ -1,9 +1,9 @@
-"""The address of a request, read strictly: what can be understood in two ways is refused.
+"""A strict parser for the URL of a request: an ambiguous URL is refused.
 
 A host is a plain name, four decimal numbers or an IPv6 address in brackets. 0x7f000001, 127.1 and
-2130706433 are other ways to write 127.0.0.1 to some programs; here they are none. A value that
-stands in an address cannot leave its place: in a path or query it is percent-encoded, and an
-argument of a run never chooses the server.
+2130706433 mean 127.0.0.1 to some programs and are refused here. The value of a variable cannot
+change the structure of a URL: in a path or query it is percent-encoded, and an argument of a run
+never chooses the server.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _AFTER_HOST = re.compile(r"[/?#]")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a request goes. `address` is set where the host is written as a number."""
+class Url:
+    """A parsed URL. `address` is set if the host is an IP address."""
 
     scheme: str
     host: str
@@ -43,27 +43,28 @@ class Place:
 
     @property
     def authority(self) -> str:
-        """As the Host header has it."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
-    def shown(self) -> str:
-        """For people: a path or query may hold a secret."""
+    def redacted(self) -> str:
+        """The URL for messages, without path and query, which may hold a secret."""
         return f"{self.scheme}://{self.authority}"
 
-    def follow(self, location: str) -> Place:
-        """Where a redirect leads."""
+    def follow(self, location: str) -> Url:
+        """The URL that a redirect leads to."""
         try:
-            joined = urljoin(f"{self.shown}{self.target}", location)
+            joined = urljoin(f"{self.redacted}{self.target}", location)
         except ValueError:
             raise Invalid("its address cannot be read") from None
         return parse_url(joined)
 
 
-def parse_url(text: str) -> Place:
-    """Refuses what is not plainly the address of a web server. Messages do not show the whole of
-    it: it may hold a secret."""
+def parse_url(text: str) -> Url:
+    """Parse an http or https URL; raises Invalid.
+
+    Messages show only parts of the URL, because it may hold a secret."""
     if len(text) > URL_LENGTH:
         raise Invalid(f"url has {len(text):,} characters; the limit is {URL_LENGTH:,}")
     if not _VISIBLE.fullmatch(text):
@@ -72,27 +73,27 @@ def parse_url(text: str) -> Place:
             "write the host in its xn-- form"
         )
     try:
-        found = urlsplit(text)
-        port = found.port
+        split = urlsplit(text)
+        port = split.port
     except ValueError:
         raise Invalid("url cannot be read; write it as https://host/path") from None
-    if found.scheme not in PORTS:
-        told = f"begins with {found.scheme}:" if found.scheme else "has no scheme"
-        raise Invalid(f"url {told}; it must begin with https:// or http://")
-    if "@" in found.netloc:
+    if split.scheme not in PORTS:
+        fault = f"begins with {split.scheme}:" if split.scheme else "has no scheme"
+        raise Invalid(f"url {fault}; it must begin with https:// or http://")
+    if "@" in split.netloc:
         raise Invalid(
             "url holds a user name or password; give it by a header, such as "
             'Authorization = "Bearer ${TOKEN}"'
         )
-    if not found.hostname or "%" in found.netloc or port == 0:
+    if not split.hostname or "%" in split.netloc or port == 0:
         raise Invalid("url names no host; write it as https://host/path")
-    host, address = _host(found.hostname, bracketed="[" in found.netloc)
-    target = (found.path or "/") + (f"?{found.query}" if found.query else "")
-    return Place(found.scheme, host, port or PORTS[found.scheme], target, address)
+    host, address = _host(split.hostname, bracketed="[" in split.netloc)
+    target = (split.path or "/") + (f"?{split.query}" if split.query else "")
+    return Url(split.scheme, host, port or PORTS[split.scheme], target, address)
 
 
 def fill_url(template: str, values: Mapping[str, str], arguments: set[str]) -> str:
-    """The address with its variables."""
+    """The URL with the values of its variables."""
     host_ends = _host_ends(template)
 
     def put(variable: Variable, value: str) -> str:
@@ -104,7 +105,7 @@ def fill_url(template: str, values: Mapping[str, str], arguments: set[str]) -> s
             return quote(value, safe="", errors="replace")
         if variable.name in arguments:
             raise Invalid(
-                f"url: ${{{variable.name}}} is an argument of the run, and whoever enqueues it "
+                f"url: ${{{variable.name}}} is an argument of the run, and its caller "
                 "would choose the server; write the host, or use a variable of the environment"
             )
         if variable.start and not _IN_HOST.fullmatch(value):
@@ -114,8 +115,8 @@ def fill_url(template: str, values: Mapping[str, str], arguments: set[str]) -> s
     return fill(template, values, put)
 
 
-def check_template(template: str, arguments: set[str]) -> Place | None:
-    """Refuse what no value could mend; the place, if it does not depend on one."""
+def check_template(template: str, arguments: set[str]) -> Url | None:
+    """Refuse a template that no value makes valid; its URL if its host is fixed."""
     fixed = True
     for part in parts(template):
         if isinstance(part, str):
@@ -123,11 +124,11 @@ def check_template(template: str, arguments: set[str]) -> Place | None:
         fixed = fixed and part.start >= _host_ends(template)
         if part.start == 0 and template[template.index("}") + 1 :][:1] not in ("", "/", "?"):
             raise Invalid(f"url: write a / after ${{{part.name}}}, or only the part of a host")
-    made = fill_url(template, _Anything(), arguments)
-    return parse_url(made) if fixed else None
+    filled = fill_url(template, _AnyValue(), arguments)
+    return parse_url(filled) if fixed else None
 
 
-class _Anything(dict[str, str]):
+class _AnyValue(dict[str, str]):
     """A value for every name."""
 
     def get(self, name: str, default: object = None) -> str:
@@ -135,9 +136,9 @@ class _Anything(dict[str, str]):
 
 
 def _host_ends(template: str) -> int:
-    """Where the host ends. Before that a value could choose the server."""
+    """The end of the host. A value before it could choose the server."""
     if template.startswith("${"):
-        return 1  # a whole address from the environment, and then a path
+        return 1  # the environment has the URL up to its path
     begin = template.find("://")
     after = _AFTER_HOST.search(template, begin + 3) if begin >= 0 else None
     return after.start() if after else len(template)

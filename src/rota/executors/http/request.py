@@ -1,4 +1,4 @@
-"""From an http job and one attempt of it to a request."""
+"""Makes the request of an attempt of an http job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from rota.errors import Invalid
 from rota.executors.context import Context
-from rota.executors.http.address import Place, fill_url, parse_url
+from rota.executors.http.address import Url, fill_url, parse_url
 from rota.executors.http.spec import (
     WITHOUT_BODY,
     check_value,
@@ -24,42 +24,43 @@ from rota.model.interpolate import variable_of
 from rota.model.redact import is_secret_name
 from rota.version import VERSION
 
-# The same for every attempt of a run: a server that knows it does the work once.
+# All attempts of a run send the same key, so that a server can recognise a repeat.
 KEY = "Idempotency-Key"
-# Headers that may go to another server than the one they were written for.
+# Headers that a redirect may send to another server.
 HARMLESS = frozenset(("accept", "accept-language", "user-agent"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     method: str
-    place: Place
+    url: Url
     headers: Mapping[str, str]
     body: bytes | None = None
-    secrets: tuple[str, ...] = ()  # that must not be seen in what comes of it
+    secrets: tuple[str, ...] = ()  # redacted in the result, errors and logs
 
     def redirected(self, status: int, location: str) -> Request:
-        """The request that a redirect asks for; refused where it would carry a body or a secret
-        to another server, or give up encryption."""
-        place = self.place.follow(location)
-        if self.place.scheme == "https" and place.scheme != "https":
-            raise Invalid(f"it leads from https to {place.shown}")
+        """The request after a redirect.
+
+        Raises Invalid if it would send the body to another server, or leave https."""
+        url = self.url.follow(location)
+        if self.url.scheme == "https" and url.scheme != "https":
+            raise Invalid(f"it leads from https to {url.redacted}")
         keeps = status in (307, 308) or self.method in WITHOUT_BODY
-        same = place.origin == self.place.origin
+        same = url.origin == self.url.origin
         if keeps and self.body is not None and not same:
-            raise Invalid(f"it would carry the body to another server, {place.shown}")
+            raise Invalid(f"it would carry the body to another server, {url.redacted}")
         headers = {
             name: value
             for name, value in self.headers.items()
             if (same or name.lower() in HARMLESS) and (keeps or name.lower() != "content-type")
         }
         if keeps:
-            return replace(self, place=place, headers=headers)
-        return Request(method="GET", place=place, headers=headers)
+            return replace(self, url=url, headers=headers)
+        return Request(method="GET", url=url, headers=headers)
 
 
 def request_of(context: Context) -> Request:
-    """Refuses what cannot be sent before anything is."""
+    """The request of an attempt; raises Invalid for a request that cannot be sent."""
     spec, args = context.definition.spec, args_of(context)
     values = {**values_of(context), ARGS: json.dumps(args, ensure_ascii=False)}
     refuse_missing(texts(spec), values)
@@ -73,16 +74,16 @@ def request_of(context: Context) -> Request:
         headers["traceparent"] = context.trace
     if kind:
         headers["Content-Type"] = kind
-    given = {name: fill(value, values) for name, value in headers_of(spec).items()}
-    for name, value in given.items():
+    job_headers = {name: fill(value, values) for name, value in headers_of(spec).items()}
+    for name, value in job_headers.items():
         check_value(name, value)
-    own = {name.lower() for name in given}
-    headers = {name: value for name, value in headers.items() if name.lower() not in own}
+    replaced = {name.lower() for name in job_headers}
+    headers = {name: value for name, value in headers.items() if name.lower() not in replaced}
     arguments = {variable_of(name) for name in args}
     return Request(
         method=method,
-        place=parse_url(fill_url(spec["url"], values, arguments)),
-        headers={**headers, **given},
+        url=parse_url(fill_url(spec["url"], values, arguments)),
+        headers={**headers, **job_headers},
         body=body,
         secrets=tuple(_secrets(spec, values, arguments)),
     )
@@ -101,12 +102,12 @@ def _body(
 
 
 def _fill_json(value: Any, values: Mapping[str, str], typed: Mapping[str, Any]) -> Any:
-    """A text that is nothing but an argument has its value as it is: a number stays one."""
+    """Fill in variables. A text that is only an argument keeps the type of its value."""
     match value:
         case str():
-            found = variables(value)
-            if len(found) == 1 and value == f"${{{found[0].name}}}" and found[0].name in typed:
-                return typed[found[0].name]
+            names = [variable.name for variable in variables(value)]
+            if len(names) == 1 and value == f"${{{names[0]}}}" and names[0] in typed:
+                return typed[names[0]]
             return fill(value, values)
         case Mapping():
             return {
@@ -120,9 +121,15 @@ def _fill_json(value: Any, values: Mapping[str, str], typed: Mapping[str, Any]) 
 
 
 def _secrets(spec: Mapping[str, Any], values: Mapping[str, str], arguments: set[str]) -> list[str]:
-    """A variable of the environment in a header is taken for a secret, whatever it is called.
-    Elsewhere, and for what a run brings along, the name decides."""
+    """Values to redact.
+
+    In a header every variable of the environment counts as a secret, whatever its name. In other
+    texts, and for arguments of a run, the name decides."""
     headers, plain = headers_of(spec), {*arguments, *TOLD}
-    found = [one for text in headers.values() for one in variables(text) if one.name not in plain]
-    known = [value_of(one, values) or "" for one in found] + secrets_in(texts(spec), values)
-    return known + [fill(text, values) for name, text in headers.items() if is_secret_name(name)]
+    in_headers = [variable for text in headers.values() for variable in variables(text)]
+    values_in_headers = [
+        value_of(variable, values) or "" for variable in in_headers if variable.name not in plain
+    ]
+    by_name = secrets_in(texts(spec), values)
+    secret_headers = [fill(text, values) for name, text in headers.items() if is_secret_name(name)]
+    return values_in_headers + by_name + secret_headers

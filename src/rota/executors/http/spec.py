@@ -1,4 +1,4 @@
-"""What an http job says: the keys of its spec, and what is refused before it is stored."""
+"""The spec of an http job: its keys, and what is refused before it is stored."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rota.model.redact import is_secret_name
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
 OK_CODES = ("2xx",)
-# Said by the one who speaks on the wire.
-OURS = frozenset(
+# Headers that Rota sets.
+SET_BY_ROTA = frozenset(
     ("host", "connection", "content-length", "transfer-encoding", "expect", "upgrade", "te",
      "trailer", "keep-alive", "accept-encoding")
 )  # fmt: skip
@@ -46,7 +46,7 @@ def check_spec(job: Job, allowed: tuple[Allowed, ...]) -> None:
 
 
 def texts(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Every text in which a variable may stand."""
+    """All texts that may hold variables."""
     yield spec["url"]
     yield from headers_of(spec).values()
     yield spec.get("body") or ""
@@ -54,9 +54,9 @@ def texts(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def arguments_of(job: Job) -> set[str]:
-    """Names of variables that a run may bring along."""
-    named = [*(one.name for one in job.signature.parameters), *job.spec.get("params", {})]
-    return {variable_of(name) for name in named}
+    """Names of the variables that hold arguments of a run."""
+    parameters = (parameter.name for parameter in job.signature.parameters)
+    return {variable_of(name) for name in (*parameters, *job.spec.get("params", {}))}
 
 
 def method_of(spec: Mapping[str, Any]) -> str:
@@ -98,17 +98,17 @@ def _check_url(spec: Mapping[str, Any], arguments: set[str], allowed: tuple[Allo
     url = spec.get("url")
     if not isinstance(url, str) or not url:
         raise Invalid('url must be text, such as url = "https://example.org/hook"')
-    place = check_template(url, arguments)
-    if place is None or place.address is None:
-        return  # looked at when it runs
-    if told := refusal(place.address, place.port, allowed):
-        raise Invalid(f"url: {told}")
+    parsed = check_template(url, arguments)
+    if parsed is None or parsed.address is None:
+        return  # checked when the job runs
+    if reason := refusal(parsed.address, parsed.port, allowed):
+        raise Invalid(f"url: {reason}")
 
 
 def _check_header(name: str, value: Any) -> None:
     if not _TOKEN.fullmatch(name):
         raise Invalid(f"headers: {name!r} is not the name of a header")
-    if name.lower() in OURS or name.lower().startswith("proxy-"):
+    if name.lower() in SET_BY_ROTA or name.lower().startswith("proxy-"):
         raise Invalid(f"headers: {name} is set by Rota; remove it")
     if not isinstance(value, str):
         raise Invalid(f"headers: {name} must be text")
@@ -121,7 +121,7 @@ def _check_header(name: str, value: Any) -> None:
 
 
 def check_value(name: str, value: str) -> None:
-    """A header is one line of Latin-1; more would be another header."""
+    """Refuse a header that is not a single line of Latin-1."""
     if any(sign < " " and sign != "\t" for sign in value) or "\x7f" in value:
         raise Invalid(f"headers: {name} would hold a line break or a control character")
     try:

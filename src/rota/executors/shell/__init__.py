@@ -1,4 +1,4 @@
-"""The shell executor: a command, as a list of its arguments, run and ended with all it started."""
+"""The shell executor: runs a command, given as a list, and ends all it started."""
 
 from rota.executors.shell.executor import ShellExecutor
 

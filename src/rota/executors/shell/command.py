@@ -1,4 +1,4 @@
-"""A worker's end of one command: start it under its supervisor, read what it writes, end it."""
+"""The worker's side of a command: starts it, reads its output, ends it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rota.executors.processes import Identity, signal_each, signal_tree
 from rota.executors.shell.plan import Plan
 from rota.executors.supervisor import HEAD
 
-# -I and -S: nothing of the user's own is imported into it, and it starts in a moment.
+# -I and -S: no modules of the user are imported, and the start is fast.
 BOOT = "import sys; sys.path.append({!r}); from rota.executors.supervisor import main; main({})"
-# A pipe holds at most so many pieces; what is written while they are read can wait.
+# A full pipe is at most so many pieces; one _drain() reads no more, so it always ends.
 PIECES = 16
-BURY_SECONDS = 5.0
-# A Python with a library of its own finds it by these.
+REAP_SECONDS = 5.0
+# A Python that is linked to a shared library may need these to find it.
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 Feed = Callable[[bytes], None]
@@ -36,9 +36,11 @@ Feed = Callable[[bytes], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a command ended. `code` is negative for a signal, None if nobody knows; `fault` is what
-    kept it from starting, as a step (cwd, exec) and an errno. `stopped`: it was told to end before
-    it did. `left` processes were still alive when it had ended, and were ended too."""
+    """How a command ended.
+
+    `code` is negative for a signal, and None if it is unknown. `fault` is why the command did not
+    start, as a step (cwd, exec) and an errno. `stopped`: it was stopped before it ended. `left` is
+    how many of its processes were still alive at its end, and were ended too."""
 
     code: int | None = None
     stopped: bool = False
@@ -47,15 +49,15 @@ class Ending:
 
 
 class Command:
-    """Only `stop` and `kill` may come from other threads."""
+    """A running command. Other threads may use only `stop` and `kill`."""
 
     def __init__(self, plan: Plan, *, kill_after: float) -> None:
         self._guard = threading.Lock()
-        self._buried = False
+        self._reaped = False
         self._leader = 0
         self._strays: list[Identity] = []
-        self._heard = b""
-        # Ours stay open only if it starts; theirs never do: it has them by then.
+        self._received = b""
+        # The supervisor's ends are closed here in any case, ours only if it does not start.
         with ExitStack() as theirs, ExitStack() as ours:
             self._channel, channel = socket.socketpair()
             ours.enter_context(self._channel)
@@ -68,7 +70,7 @@ class Command:
             theirs.callback(os.close, err)
             stdin = subprocess.DEVNULL
             if plan.stdin is not None:
-                file = theirs.enter_context(_file())
+                file = theirs.enter_context(_unnamed_file())
                 file.write(plan.stdin)
                 file.seek(0)
                 stdin = file.fileno()
@@ -80,16 +82,16 @@ class Command:
                 stderr=err,
                 pass_fds=(channel.fileno(),),
                 start_new_session=True,
-                env=_of_python(os.environ),
+                env=_library_variables(os.environ),
             )
             self._ours = ours.pop_all()
         _LIVING.add(self)
         request = marshal.dumps((plan.argv, dict(plan.environment), plan.folder, kill_after))
-        with suppress(OSError):  # it has ended already, which the first look shows
+        with suppress(OSError):  # the supervisor has ended already; wait() reports it
             self._channel.sendall(len(request).to_bytes(HEAD, "big") + request)
 
     def wait(self, out: Feed, err: Feed) -> Ending:
-        """Read until it has ended, with all that it started."""
+        """Read the output until the command and all its processes have ended."""
         streams = {self._out: out, self._err: err}
         for descriptor in streams:
             os.set_blocking(descriptor, False)
@@ -100,49 +102,49 @@ class Command:
         while ending is None:
             for descriptor, _ in poll.poll():
                 if descriptor == self._channel.fileno():
-                    ending = self._hear()
+                    ending = self._receive()
                 elif not _drain(descriptor, streams[descriptor]):
-                    poll.unregister(descriptor)  # closed by all that had it
+                    poll.unregister(descriptor)  # closed by all writers
         for descriptor, feed in streams.items():
             _drain(descriptor, feed)
-        self.bury()
+        self.reap()
         return ending
 
     def stop(self, after: float) -> None:
-        """SIGTERM, and SIGKILL after so many seconds, for the command and all it started."""
+        """Send SIGTERM to the command's processes, and SIGKILL after so many seconds."""
         with self._guard:
-            if not self._buried:
+            if not self._reaped:
                 with suppress(OSError):
                     self._channel.send(f"stop {after}\n".encode(), socket.MSG_DONTWAIT)
 
     def kill(self) -> None:
-        """End the supervisor and what it should have ended: it does not do what it is told."""
+        """Kill the supervisor and all processes below it: it has not carried out a stop."""
         with self._guard:
-            if not self._buried:
+            if not self._reaped:
                 self._strays += signal_tree(self.process.pid, signal.SIGKILL)
 
-    def bury(self) -> None:
-        """End what is left, and collect it."""
+    def reap(self) -> None:
+        """Reap the supervisor; kill it if it does not end by itself."""
         with self._guard:
-            ends_by_itself = self._buried or _ends_by_itself(self.process)
-        if not ends_by_itself:
+            ended = self._reaped or _ends_soon(self.process)
+        if not ended:
             self.kill()
         with self._guard:
-            if self._buried:
+            if self._reaped:
                 return
-            self._buried = True
+            self._reaped = True
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(BURY_SECONDS)
+                self.process.wait(REAP_SECONDS)
             signal_each(self._strays, signal.SIGKILL)
             self._ours.close()
 
-    def _hear(self) -> Ending | None:
-        """What the supervisor says; without a word at its end, it was killed itself."""
+    def _receive(self) -> Ending | None:
+        """Read a report of the supervisor. If it ends without one, it was killed."""
         try:
             piece = self._channel.recv(PIECE)
         except OSError:
             piece = b""
-        *lines, self._heard = (self._heard + piece).split(b"\n")
+        *lines, self._received = (self._received + piece).split(b"\n")
         for line in lines:
             match line.decode().split():
                 case ["started", pid]:
@@ -154,20 +156,20 @@ class Command:
         if piece:
             return None
         if self._leader:
-            # The kernel has killed the command with it; what else is in its group is ours to end.
+            # The kernel has killed the command with its supervisor, but not the rest of its group.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._leader, signal.SIGKILL)
         return Ending()
 
     def forget(self) -> None:
-        """In a fork of the worker: the command is not ours, and must still see its worker end."""
-        if not self._buried:
-            self._buried = True
+        """In a fork of the worker: close our ends, or the worker's end would go unnoticed."""
+        if not self._reaped:
+            self._reaped = True
             self._ours.close()
 
 
 def _drain(descriptor: int, feed: Feed) -> bool:
-    """Pass on what is there; False at the end of the stream."""
+    """Pass on available output; False at the end of the stream."""
     with suppress(BlockingIOError):
         for _ in range(PIECES):
             if not (piece := os.read(descriptor, PIECE)):
@@ -176,8 +178,8 @@ def _drain(descriptor: int, feed: Feed) -> bool:
     return True
 
 
-def _ends_by_itself(process: subprocess.Popen[bytes]) -> bool:
-    """It has told the end of its command: a moment later it is gone."""
+def _ends_soon(process: subprocess.Popen[bytes]) -> bool:
+    """Wait briefly for a supervisor, which exits right after its report."""
     try:
         process.wait(0.5)
     except subprocess.TimeoutExpired:
@@ -185,14 +187,14 @@ def _ends_by_itself(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _file() -> IO[bytes]:
-    """For a text to read from, in no folder: a pipe would need somebody to fill it."""
+def _unnamed_file() -> IO[bytes]:
+    """A file without a name, for stdin. A pipe would need a thread that writes to it."""
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("stdin", os.MFD_CLOEXEC), "wb")
     return tempfile.TemporaryFile()
 
 
-def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
+def _library_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in LIBRARIES if name in environment}
 
 

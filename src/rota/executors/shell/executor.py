@@ -1,7 +1,7 @@
-"""The shell executor: run a command to its end, and leave nothing of it behind.
+"""The shell executor: run a command to its end, and end all its processes.
 
-How a command is stopped: SIGTERM for it and all it started, and SIGKILL KILL_AFTER seconds later;
-a tenth of that when the lease was lost, for another worker may have begun.
+A stop sends SIGTERM to the command and all processes it started, and SIGKILL after KILL_AFTER
+seconds; after a tenth of that when the lease was lost, because another worker may have begun.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from rota.errors import Invalid
 from rota.executors.attempt import conclude
 from rota.executors.context import Context
-from rota.executors.later import Later
+from rota.executors.later import Timer
 from rota.executors.processes import ending
 from rota.executors.shell.command import Command, Ending
 from rota.executors.shell.output import Budget, Stream
@@ -26,7 +26,7 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome
 
 KILL_AFTER = 5.0
-# A supervisor that does not do what it is told by then is ended itself.
+# A supervisor that has not carried out a stop after so many seconds is killed.
 LATE_SECONDS = 2.0
 
 _EXEC = {
@@ -49,12 +49,13 @@ class ShellExecutor:
         self.kill_after = kill_after
         self._guard = threading.Lock()
         self._running: set[Command] = set()
-        self._later = Later("rota-shell")
+        self._timer = Timer("rota-shell")
         self._closed = False
 
     def check(self, job: Job) -> None:
-        """Refuse a job that no worker could run. Whether the program is there shows when it
-        runs: it may be installed on another machine."""
+        """Refuse a job that no worker could run.
+
+        The program is looked up when it runs: it may be installed on another machine."""
         check_spec(job)
 
     def run(self, context: Context) -> Outcome:
@@ -62,7 +63,7 @@ class ShellExecutor:
             return conclude(None, context)
         try:
             planned = plan(context)
-        except Invalid as fault:  # what the job says stays as it is: to try again is no use
+        except Invalid as fault:  # a retry would find the same spec
             return Outcome(kind="failed", error=str(fault), final=True)
         context.add_secrets(planned.secrets)
         for note in planned.notes:
@@ -70,13 +71,13 @@ class ShellExecutor:
         return self._run(context, planned)
 
     def close(self) -> None:
-        """End what still runs."""
+        """End running commands."""
         with self._guard:
             self._closed = True
             running = list(self._running)
         for command in running:
             command.stop(0.0)
-        self._later.close()
+        self._timer.close()
 
     def _run(self, context: Context, planned: Plan) -> Outcome:
         try:
@@ -95,27 +96,27 @@ class ShellExecutor:
             context.on_stop(lambda reason: self._stop(command, reason))
             ended = command.wait(out.feed, err.feed)
         finally:
-            command.bury()
+            command.reap()
             with self._guard:
                 self._running.discard(command)
         for stream in (out, err):
             stream.end()
         budget.end(context.logger)
         if ended.left:
-            told = (
+            processes = (
                 "a process that it left behind was"
                 if ended.left == 1
                 else (f"{ended.left} processes that it left behind were")
             )
-            context.logger.warning("[%s ended]", told)
-        return self._judge(context, planned, ended, out, err)
+            context.logger.warning("[%s ended]", processes)
+        return self._outcome(context, planned, ended, out, err)
 
     def _stop(self, command: Command, reason: str) -> None:
         after = self.kill_after / 10 if reason == "lost" else self.kill_after
         command.stop(after)
-        self._later.call(after + LATE_SECONDS, command.kill)
+        self._timer.call(after + LATE_SECONDS, command.kill)
 
-    def _judge(
+    def _outcome(
         self, context: Context, planned: Plan, ended: Ending, out: Stream, err: Stream
     ) -> Outcome:
         if self._closed:
@@ -129,16 +130,16 @@ class ShellExecutor:
             result = msgspec.json.encode({"exit_code": ended.code, "stdout": out.tail()}).decode()
             return conclude(Outcome(kind="succeeded", result=result), context)
         if ended.code is None:
-            told = "the process that watches over it was killed; was the machine out of memory?"
+            how = "the process that watches over it was killed; was the machine out of memory?"
         else:
-            told = ending(ended.code)
-        return conclude(Outcome(kind="failed", error=_error(program, told, err.tail())), context)
+            how = ending(ended.code)
+        return conclude(Outcome(kind="failed", error=_error(program, how, err.tail())), context)
 
 
-def _error(program: str, told: str, tail: str) -> str:
-    """The first line says what happened, as far as one line can; the last lines follow."""
+def _error(program: str, how: str, tail: str) -> str:
+    """How the program ended, with the last line of its output; then the last lines."""
     lines = tail.splitlines()
-    first = f"{program} {told}" + (f": {lines[-1].strip()}" if lines else "")
+    first = f"{program} {how}" + (f": {lines[-1].strip()}" if lines else "")
     return "\n".join([first, *(["", *lines] if len(lines) > 1 else [])])
 
 

@@ -1,8 +1,8 @@
-"""What a command writes, as log lines of its run, and the last of it for people to see at once.
+"""The output of a command as log lines, and its last lines for the outcome.
 
-Standard output is told as INFO and standard error as WARNING. At most LOG_LINES lines of both
-together are kept, each up to LOG_LINE_LENGTH; what was cut is said at the end. Secrets are taken
-out of a line before it is cut.
+Standard output is logged as INFO and standard error as WARNING. At most LOG_LINES lines of both
+together are stored, each up to LOG_LINE_LENGTH. A last line reports how many were cut. Secrets are
+removed from a line before it is cut.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES, TAIL_LENGTH, TAIL_LINE
 from rota.model.redact import SHAPE_LENGTH, redact_text, shorten
 from rota.model.secrets import Secrets, known
 
-# What is kept of a line that has no end, in bytes.
+# Bytes stored of a line without an end.
 LONGEST = 8 * LOG_LINE_LENGTH
 TAIL_BYTES = 8 * TAIL_LENGTH
 
 
 @dataclass(slots=True)
 class Budget:
-    """Lines that both streams have used."""
+    """The number of lines that both streams have logged."""
 
     lines: int = 0
 
@@ -31,7 +31,7 @@ class Budget:
 
 
 class Stream:
-    """Cuts one stream into lines."""
+    """Splits a stream into log lines."""
 
     def __init__(
         self, logger: logging.Logger, level: int, secrets: Secrets, budget: Budget
@@ -44,12 +44,12 @@ class Stream:
     def feed(self, piece: bytes) -> None:
         self._remember(piece)
         if self._budget.lines >= LOG_LINES:
-            # Endless output costs a count of its newlines, and no memory.
+            # Only newlines are counted, so endless output needs no memory.
             self._budget.lines += piece.count(b"\n")
             self._rest = piece[-1:].strip(b"\n")
             return
         if self._dropped:
-            # What comes now does not follow what is kept; put together, the two halves of a
+            # This piece does not continue the stored part of the line; joined, the halves of a
             # secret would not be recognised.
             before, newline, piece = piece.partition(b"\n")
             self._dropped += len(before)
@@ -63,7 +63,7 @@ class Stream:
         self._dropped = len(rest) - len(self._rest)
 
     def end(self) -> None:
-        """A line without its newline counts too."""
+        """Log a last line that has no newline."""
         if self._rest:
             self._write(self._rest)
         self._rest = b""
@@ -86,16 +86,15 @@ class Stream:
         dropped, self._dropped = self._dropped, 0
         if self._budget.lines > LOG_LINES:
             return
-        told = line.decode("utf-8", "replace").rstrip("\r")
+        text = line.decode("utf-8", "replace").rstrip("\r")
         if dropped:
-            told = redact_text(told, self._secrets)[: -self._slack]
-        text = shorten(told, LOG_LINE_LENGTH, self._secrets)
+            text = redact_text(text, self._secrets)[: -self._slack]
+        text = shorten(text, LOG_LINE_LENGTH, self._secrets)
         if dropped:
             text += f" [{dropped:,} more bytes were cut]"
         self._logger.log(self._level, "%s", text)
 
     @property
     def _slack(self) -> int:
-        """How much goes with a cut, which may have gone through a secret: what is left of one is
-        not recognised."""
+        """The length to remove at a cut: part of a secret there would not be recognised."""
         return max(self._secrets.longest, known().longest, SHAPE_LENGTH)

@@ -1,7 +1,7 @@
-"""From a shell job and one attempt of it to what is executed: arguments, environment, folder.
+"""Makes the plan of an attempt of a shell job: arguments, environment, folder.
 
-The environment is made, not inherited: a few names that programs need, what the job says under
-[env], and what Rota tells. Rota's own settings, and the secrets of other jobs, are not in it.
+The environment is not inherited. It has a few names that programs need, the job's [env] and Rota's
+variables, but neither Rota's settings nor the secrets of other jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.executors.shell.spec import (
     refuse_read,
     texts,
 )
-from rota.executors.variables import args_of, told_by_rota, values_of
+from rota.executors.variables import args_of, rota_variables, values_of
 from rota.model.environment import ARGS
 from rota.model.fill import Variable, fill, refuse_missing, secrets_in
 from rota.model.interpolate import variable_of
@@ -36,7 +36,7 @@ LOCALE = "LC_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`secrets` must not be seen in what it writes; `notes` are for the log of the run."""
+    """`secrets` are redacted in the output; `notes` go to the log of the run."""
 
     argv: tuple[bytes, ...]
     environment: Mapping[bytes, bytes]
@@ -48,18 +48,20 @@ class Plan:
 
 
 def plan(context: Context) -> Plan:
-    """Refuses what cannot run before anything is started."""
+    """The plan of an attempt; raises Invalid for a command that cannot run."""
     spec, args = context.definition.spec, args_of(context)
-    told = json.dumps(args, ensure_ascii=False)
-    values = {**values_of(context), ARGS: told}
+    args_json = json.dumps(args, ensure_ascii=False)
+    values = {**values_of(context), ARGS: args_json}
     refuse_missing(texts(spec), values)
     arguments = {variable_of(name) for name in args}
-    environment, notes = _environment(context, spec, values, told)
+    environment, notes = _environment(context, spec, values, args_json)
     folder = spec.get("cwd")
     refuse_arguments("cwd", folder or "", arguments)
     stdin = spec.get("stdin")
     return Plan(
-        argv=tuple(_encode(one, "command") for one in _command(spec["command"], values, arguments)),
+        argv=tuple(
+            _encode(element, "command") for element in _command(spec["command"], values, arguments)
+        ),
         environment={
             name.encode(): _encode(value, f"env: {name}") for name, value in environment.items()
         },
@@ -74,60 +76,60 @@ def plan(context: Context) -> Plan:
 def _command(command: Sequence[str], values: Mapping[str, str], arguments: set[str]) -> list[str]:
     refuse_arguments("command[0]", command[0], arguments)
     refuse_read(command, arguments)
-    made: list[str] = []
-    for place, element in enumerate(command):
+    filled: list[str] = []
+    for index, element in enumerate(command):
 
-        def put(variable: Variable, value: str, place: int = place) -> str:
-            option = variable.start == 0 and value.startswith("-") and "--" not in command[:place]
+        def put(variable: Variable, value: str, index: int = index) -> str:
+            option = variable.start == 0 and value.startswith("-") and "--" not in command[:index]
             if option and variable.name in arguments:
                 raise Invalid(
-                    f"command[{place}]: the value of {variable.name} begins with - and would be "
+                    f"command[{index}]: the value of {variable.name} begins with - and would be "
                     'taken for an option; put "--" before it, or write '
                     f'"--name=${{{variable.name}}}"'
                 )
             return value
 
-        made.append(fill(element, values, put))
-    return made
+        filled.append(fill(element, values, put))
+    return filled
 
 
 def _environment(
-    context: Context, spec: Mapping[str, Any], values: Mapping[str, str], told: str
+    context: Context, spec: Mapping[str, Any], values: Mapping[str, str], args_json: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    made = {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if name in INHERITED or name.startswith(LOCALE)
     }
-    made.setdefault("PATH", os.defpath)
+    environment.setdefault("PATH", os.defpath)
     for name, value in environment_of(spec).items():
-        made[name] = fill(value, values) if isinstance(value, str) else json.dumps(value)
-    made |= told_by_rota(context)
+        environment[name] = fill(value, values) if isinstance(value, str) else json.dumps(value)
+    environment |= rota_variables(context)
     if context.trace is not None:
-        made.setdefault("TRACEPARENT", context.trace)
-    # The kernel refuses a longer one, and with it the whole command.
-    if len(told.encode()) > COMMAND_LENGTH:
-        return made, (
-            f"the arguments are too long for {ARGS} ({len(told):,} characters); "
+        environment.setdefault("TRACEPARENT", context.trace)
+    # The kernel refuses to execute a command with a longer variable.
+    if len(args_json.encode()) > COMMAND_LENGTH:
+        return environment, (
+            f"the arguments are too long for {ARGS} ({len(args_json):,} characters); "
             f'take them by stdin = "${{{ARGS}}}"',
         )
-    return {**made, ARGS: told}, ()
+    return {**environment, ARGS: args_json}, ()
 
 
-def _folder(own: Any, folder: str | None) -> str | None:
-    """Relative to the folder of the job, where it has one; that is also where it runs."""
-    if folder is None or not isinstance(own, str):
-        return folder if folder is not None else own
-    return os.path.join(own, folder)
+def _folder(job_folder: Any, cwd: str | None) -> str | None:
+    """The working directory: `cwd`, relative to the folder of the job, or that folder."""
+    if cwd is None or not isinstance(job_folder, str):
+        return cwd if cwd is not None else job_folder
+    return os.path.join(job_folder, cwd)
 
 
 def _secrets(spec: Mapping[str, Any], values: Mapping[str, str]) -> list[str]:
-    """What the job puts under a name that marks a secret, and variables of such a name."""
-    found = secrets_in(texts(spec), values)
+    """Values of [env] names and of variables whose name marks a secret."""
+    secrets = secrets_in(texts(spec), values)
     for name, value in environment_of(spec).items():
         if is_secret_name(name):
-            found.append(fill(value, values) if isinstance(value, str) else json.dumps(value))
-    return found
+            secrets.append(fill(value, values) if isinstance(value, str) else json.dumps(value))
+    return secrets
 
 
 def _encode(text: str, what: str) -> bytes:

@@ -1,9 +1,9 @@
-"""What a shell job says: the keys of its spec, and what is refused before it is stored.
+"""The spec of a shell job: its keys, and what is refused before it is stored.
 
-There is no shell in between: an element of `command` is one argument of the program, whatever a
-variable in it holds. What could still give a value more power than that is refused here: a value
-as the program, as part of a script, or as an option. That is a guard against mistakes: nobody knows
-every program that runs its arguments.
+No shell interprets `command`: each element is an argument of the program, whatever a variable in it
+holds. Values that could still gain more power are refused here: a value as the program, as part of
+a script, or as an option. That guards against mistakes only: no list has every program that runs
+its arguments.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from rota.model.redact import is_secret_name
 
 OK_CODES = (0,)
 
-# Programs that run a text, and the letters of the options that it follows.
+# Programs that run a script, and the letters of the options before it.
 INTERPRETERS = {
     **dict.fromkeys(("sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "python", "psql"), "c"),
     **dict.fromkeys(("ruby", "lua", "mysql", "mariadb", "osascript"), "e"),
     "perl": "eE", "node": "ep", "php": "r", "su": "c", "busybox": "c", "env": "S", "sed": "e",
     "runuser": "c", "script": "c", "flock": "c", "pwsh": "c", "powershell": "c",
 }  # fmt: skip
-# The same in long.
+# Long forms of these options.
 _LONG = re.compile(
     r"(?:--?command|--split-string|--eval|--execute|--expression|--print)(=.*)?",
     re.IGNORECASE | re.DOTALL,
 )
-# Programs that read some argument as a script, or give it to a shell, here or elsewhere.
+# Programs that run an argument as a script or pass it to a shell, here or on another machine.
 READERS = frozenset(
     ("ssh", "scp", "sftp", "mosh", "rsh", "rsync", "awk", "gawk", "mawk", "nawk", "sed", "tclsh")
 )
@@ -68,7 +68,7 @@ def check_spec(job: Job) -> None:
 
 
 def texts(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Every text in which a variable may stand."""
+    """All texts that may hold variables."""
     yield from spec["command"]
     yield from texts_in(list(environment_of(spec).values()))
     yield spec.get("cwd") or ""
@@ -76,9 +76,9 @@ def texts(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def arguments_of(job: Job) -> set[str]:
-    """Names of variables that a run may bring along."""
-    named = [*(one.name for one in job.signature.parameters), *job.spec.get("params", {})]
-    return {variable_of(name) for name in named}
+    """Names of the variables that hold arguments of a run."""
+    parameters = (parameter.name for parameter in job.signature.parameters)
+    return {variable_of(name) for name in (*parameters, *job.spec.get("params", {}))}
 
 
 def environment_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -103,10 +103,10 @@ def ok_codes(spec: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def refuse_arguments(what: str, text: str, arguments: set[str]) -> None:
-    for one in variables(text):
-        if one.name in arguments:
+    for variable in variables(text):
+        if variable.name in arguments:
             raise Invalid(
-                f"{what}: ${{{one.name}}} is an argument of the run, and whoever enqueues it would "
+                f"{what}: ${{{variable.name}}} is an argument of the run, and its caller would "
                 "choose what happens here; use a fixed text or a variable of the environment"
             )
 
@@ -119,12 +119,12 @@ def _check_command(spec: Mapping[str, Any], arguments: set[str]) -> None:
         raise Invalid('command must be a list of texts, such as command = ["pg_dump", "shop"]')
     if len(command) > COMMAND_ELEMENTS:
         raise Invalid(f"command has {len(command):,} elements; the limit is {COMMAND_ELEMENTS:,}")
-    for place, element in enumerate(command):
-        if not isinstance(element, str) or "\0" in element or (place == 0 and not element):
-            raise Invalid(f"command[{place}] {element!r} must be text; write numbers in quotes")
+    for index, element in enumerate(command):
+        if not isinstance(element, str) or "\0" in element or (index == 0 and not element):
+            raise Invalid(f"command[{index}] {element!r} must be text; write numbers in quotes")
         if len(element) > COMMAND_LENGTH:
             raise Invalid(
-                f"command[{place}] has {len(element):,} characters; the limit is "
+                f"command[{index}] has {len(element):,} characters; the limit is "
                 f"{COMMAND_LENGTH:,}. Put a script into a file beside job.toml"
             )
     refuse_arguments("command[0]", command[0], arguments)
@@ -134,54 +134,57 @@ def _check_command(spec: Mapping[str, Any], arguments: set[str]) -> None:
 
 
 def _refuse_visible(command: Sequence[str]) -> None:
-    """Everybody on a machine can list its processes with their arguments."""
-    for place, element in enumerate(command):
-        for one in variables(element):
-            if is_secret_name(one.name):
+    """Refuse secrets in arguments: every user of a machine can list its processes."""
+    for index, element in enumerate(command):
+        for variable in variables(element):
+            if is_secret_name(name := variable.name):
                 raise Invalid(
-                    f"command[{place}]: ${{{one.name}}} would be seen by everybody who lists "
-                    f'processes; give it by [env] {one.name} = "${{{one.name}}}", or by stdin'
+                    f"command[{index}]: ${{{name}}} would be seen by everybody who lists "
+                    f'processes; give it by [env] {name} = "${{{name}}}", or by stdin'
                 )
 
 
 def _refuse_in_scripts(command: Sequence[str]) -> None:
-    for place in _scripts(command):
-        if found := variables(command[place]):
-            name = found[0].name
+    for index in _scripts(command):
+        if in_script := variables(command[index]):
+            name = in_script[0].name
             raise Invalid(
-                f"command[{place}]: the value of ${{{name}}} would become part of a script; give "
+                f"command[{index}]: the value of ${{{name}}} would become part of a script; give "
                 f'it by [env] {name} = "${{{name}}}", and write "${name}" in the script'
             )
 
 
 def _scripts(command: Sequence[str]) -> Iterator[int]:
-    """Where a script stands: after an option such as -c, and after further options behind that."""
+    """Indexes of scripts: after an option such as -c, and after further options."""
     letters, awaited = "", False
-    for place, element in enumerate(command):
+    for index, element in enumerate(command):
         long = _LONG.fullmatch(element) if letters else None
         if awaited or (long and long[1]) or (letters and re.match(f"-[{letters}].", element)):
-            yield place
-        told = re.fullmatch(f"-[A-Za-z]*[{letters}][A-Za-z]*", element) if letters else None
-        awaited = bool(told or (long and not long[1])) or (awaited and element.startswith("-"))
+            yield index
+        short = re.fullmatch(f"-[A-Za-z]*[{letters}][A-Za-z]*", element) if letters else None
+        awaited = bool(short or (long and not long[1])) or (awaited and element.startswith("-"))
         letters = INTERPRETERS.get(_program(element), letters)
 
 
 def refuse_read(command: Sequence[str], arguments: set[str]) -> None:
-    """A value of a run must not reach what reads it as more than a value: a program that does so
-    with any of its arguments; or be a program."""
+    """Refuse an argument of a run as a program, or of a program that may run it."""
     reader = ""
-    for place, element in enumerate(command):
-        if reader and (found := [one for one in variables(element) if one.name in arguments]):
+    for index, element in enumerate(command):
+        if reader and (names := [name for name in _names(element) if name in arguments]):
             raise Invalid(
-                f"command[{place}]: {reader} may read ${{{found[0].name}}} as a command or script, "
+                f"command[{index}]: {reader} may read ${{{names[0]}}} as a command or script, "
                 "here or on the other side; read it from ROTA_ARGS in the environment, or from "
                 "stdin"
             )
         program = os.path.basename(element)
-        before = program in BEFORE_PROGRAM and (place == 0 or program.startswith("-"))
-        if before and command[place + 1 : place + 2] and command[place + 1].startswith("${"):
-            refuse_arguments(f"command[{place + 1}]", command[place + 1], arguments)
+        before = program in BEFORE_PROGRAM and (index == 0 or program.startswith("-"))
+        if before and command[index + 1 : index + 2] and command[index + 1].startswith("${"):
+            refuse_arguments(f"command[{index + 1}]", command[index + 1], arguments)
         reader = reader or (program if program in READERS else "")
+
+
+def _names(text: str) -> list[str]:
+    return [variable.name for variable in variables(text)]
 
 
 def _program(element: str) -> str:
@@ -209,12 +212,12 @@ def _check_text(spec: Mapping[str, Any], key: str) -> None:
 
 
 def _as_list(text: str) -> str:
-    """The same as a list, for whoever reads the message."""
+    """The command as a list, for the message."""
     try:
-        words = shlex.split(text)
+        arguments = shlex.split(text)
     except ValueError:
-        words = []
-    if not words or _FOR_A_SHELL.search(text):
-        words = ["sh", "-c", text]
-    told = ", ".join(f'"{word}"' for word in words)
-    return f"[{told}]" if len(told) <= 200 else '["program", "argument", …]'
+        arguments = []
+    if not arguments or _FOR_A_SHELL.search(text):
+        arguments = ["sh", "-c", text]
+    elements = ", ".join(f'"{argument}"' for argument in arguments)
+    return f"[{elements}]" if len(elements) <= 200 else '["program", "argument", …]'

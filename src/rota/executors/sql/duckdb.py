@@ -1,4 +1,4 @@
-"""Scripts on DuckDB, by cursors of the one instance that this process has of a file."""
+"""Scripts on DuckDB, by cursors of this process's instance of the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from rota.executors.sql.session import FETCH_ROWS, Answer, SqlFailed
+from rota.executors.sql.session import FETCH_ROWS, ScriptResult, SqlFailed
 from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.sql_lexer import all_of, line_of
 from rota.model.steps import StepDone
@@ -31,45 +31,45 @@ class DuckSession:
     def run(
         self, script: str, check: Callable[[], None], secrets: Secrets = NO_SECRETS
     ) -> StepDone:
-        answer, position = Answer(secrets), 0
+        result, position = ScriptResult(secrets), 0
         for statement in self._split(script):
             check()
             text = statement.query
             start = _find(script, text, position)
             try:
-                # As text where it is the file's own: only then an error tells its line. Of a PIVOT
-                # DuckDB makes several statements, whose texts are cut off and mean another thing.
+                # As text where it stands in the file: only then an error has a line. DuckDB splits
+                # a PIVOT into several statements, whose `query` must not be executed as text.
                 self.connection.execute(statement if start is None else text)
-                self._read(statement, answer, check)
+                self._read(statement, result, check)
             except duckdb.Error as fault:
-                told = position if start is None else start
-                raise _failed(fault, script, told, exact=start is not None) from fault
-            except (ArithmeticError, ValueError) as fault:  # too much for a type of Python
-                told = position if start is None else start
+                begin = position if start is None else start
+                raise _failed(fault, script, begin, exact=start is not None) from fault
+            except (ArithmeticError, ValueError) as fault:  # out of range for a Python type
+                begin = position if start is None else start
                 raise SqlFailed(
                     f"a value of the result cannot be read ({fault}); cast it to text",
-                    _first_line(script, told),
+                    _first_line(script, begin),
                 ) from fault
             position = position if start is None else start + len(text)
-        return answer.done()
+        return result.done()
 
     def _split(self, script: str) -> list[Any]:
         try:
-            found: list[Any] = self.connection.extract_statements(script)
-            return found
+            statements: list[Any] = self.connection.extract_statements(script)
+            return statements
         except duckdb.Error as fault:
             raise _failed(fault, script, 0, exact=True) from fault
 
-    def _read(self, statement: Any, answer: Answer, check: Callable[[], None]) -> None:
+    def _read(self, statement: Any, result: ScriptResult, check: Callable[[], None]) -> None:
         columns = [column[0] for column in self.connection.description or ()]
         if not columns:
-            answer.no_rows()
+            result.no_rows()
         elif columns == ["Count"] and _CHANGED in statement.expected_result_type:
             for (count,) in self.connection.fetchall():
-                answer.add_changed(count)
-            answer.no_rows()
+                result.add_changed(count)
+            result.no_rows()
         else:
-            answer.read(columns, self._batches(check))
+            result.read(columns, self._batches(check))
 
     def _batches(self, check: Callable[[], None]) -> Iterator[Sequence[Any]]:
         while batch := self.connection.fetchmany(FETCH_ROWS):
@@ -101,8 +101,8 @@ class DuckSession:
 
 def attached(cursor: Any) -> set[str]:
     """The databases that the instance has attached."""
-    found = cursor.execute("SELECT database_name FROM duckdb_databases() WHERE NOT internal")
-    return {name for (name,) in found.fetchall()}
+    rows = cursor.execute("SELECT database_name FROM duckdb_databases() WHERE NOT internal")
+    return {name for (name,) in rows.fetchall()}
 
 
 def detach(cursor: Any, names: set[str]) -> None:
@@ -112,10 +112,11 @@ def detach(cursor: Any, names: set[str]) -> None:
 
 
 def temporary_secrets(cursor: Any) -> set[str]:
-    """Those of the instance that are kept nowhere. To ask for them is to use DuckDB's secrets:
-    after that it lets nobody say where they are kept."""
-    found = cursor.execute("SELECT name FROM duckdb_secrets() WHERE NOT persistent")
-    return {name for (name,) in found.fetchall()}
+    """Names of the instance's temporary secrets.
+
+    Reading them initializes DuckDB's secret manager: `SET secret_directory` fails after that."""
+    rows = cursor.execute("SELECT name FROM duckdb_secrets() WHERE NOT persistent")
+    return {name for (name,) in rows.fetchall()}
 
 
 def drop_secrets(cursor: Any, names: set[str]) -> None:
@@ -125,7 +126,7 @@ def drop_secrets(cursor: Any, names: set[str]) -> None:
 
 
 def _find(script: str, text: str, position: int) -> int | None:
-    """Where a statement stands in the script, if it is there word for word."""
+    """The position of a statement in the script, if its text is there unchanged."""
     start = script.find(text, position) if text else -1
     end = start + len(text)
     whole = script[max(start - 1, 0) : start] in ("", ";") and script[end : end + 1] in ("", ";")
@@ -133,17 +134,19 @@ def _find(script: str, text: str, position: int) -> int | None:
 
 
 def _first_line(script: str, position: int) -> int:
-    """The line of what follows, without blanks and comments."""
+    """The line of the next token after blanks and comments."""
     leading = _LEADING.match(script, position)
     return line_of(script, leading.end() if leading else position)
 
 
 def _failed(fault: Exception, script: str, start: int, *, exact: bool) -> SqlFailed:
-    """The line of the file: what DuckDB counts begins with the statement, where it is `exact`."""
-    said = str(fault)
-    told = _LINE.search(said)
-    # The line of SQL that it repeats may hold the value of a variable.
-    message = said[: told.start()] if told else said
-    if told and exact:
-        return SqlFailed(message, line_of(script, start) + int(told[1]) - 1)
+    """The error with the line of the file.
+
+    DuckDB counts lines from the statement's start, which is in the file only if `exact`."""
+    message = str(fault)
+    line = _LINE.search(message)
+    # Cut the quoted line of SQL, which may hold the value of a variable.
+    message = message[: line.start()] if line else message
+    if line and exact:
+        return SqlFailed(message, line_of(script, start) + int(line[1]) - 1)
     return SqlFailed(message, _first_line(script, start))

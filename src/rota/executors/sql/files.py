@@ -1,8 +1,8 @@
-"""The files of a SQL job, read as a run begins: whole, bounded, and from inside its folder.
+"""Reads the files of a SQL job: whole, bounded, and only inside its folder.
 
-A version of a job names the text of each file by its hash, and no other text runs under it. What
-lies in the folder may be an edit that was refused, or that nobody has looked at yet; then the text
-is the one that an earlier run kept.
+A version of a job has the hash of each file's text, and only that text runs under it. If the file
+has been edited since, and the edit was refused or not yet read, the text stored by an earlier run
+is used.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rota.model.limits import SQL_FILE_BYTES, SQL_FILES
 from rota.model.steps import StepFile, text_hash
 
 OR_MEND = ", or mend what `rota check` says of this job"
-# Texts that are kept somewhere, by their hashes, as far as they are.
+# Stored texts by hash; hashes without a stored text are missing.
 FindTexts = Callable[[Collection[str]], Mapping[str, str]]
 
 
-def read_scripts(job: Job, kept: FindTexts) -> list[tuple[str, str]]:
-    """Names and texts of all files of a job, in order; Invalid names one that cannot be had."""
+def read_scripts(job: Job, stored: FindTexts) -> list[tuple[str, str]]:
+    """Names and texts of a job's files, in order; raises Invalid if any is missing."""
     folder, names = job.spec["folder"], job.spec["files"]
     if len(names) > SQL_FILES:
         raise Invalid(f"{folder} has {len(names):,} SQL files; the limit is {SQL_FILES:,}")
@@ -36,20 +36,20 @@ def read_scripts(job: Job, kept: FindTexts) -> list[tuple[str, str]]:
         except Invalid as fault:
             faults[name] = str(fault)
     if faults:
-        found = kept([hashes[name] for name in faults if name in hashes])
-        texts |= {name: found[hashes[name]] for name in faults if hashes.get(name) in found}
-    for name, told in faults.items():
+        by_hash = stored([hashes[name] for name in faults if name in hashes])
+        texts |= {name: by_hash[hashes[name]] for name in faults if hashes.get(name) in by_hash}
+    for name, fault_text in faults.items():
         if name not in texts:
-            raise Invalid(f"job {job.name!r}: {told}{OR_MEND if name in hashes else ''}")
+            raise Invalid(f"job {job.name!r}: {fault_text}{OR_MEND if name in hashes else ''}")
     return [(name, texts[name]) for name in names]
 
 
-def _read(root: Path, name: str, wanted: str | None) -> str:
-    """The text of a file, if it is the one that is wanted."""
+def _read(root: Path, name: str, expected_hash: str | None) -> str:
+    """The text of a file; raises Invalid if it has another hash."""
     if not root.is_dir():
         raise Invalid(f"the folder {root} is gone; bring it back, or remove the job")
     text = read_text(root / name, root)
-    if wanted is not None and text_hash(text) != wanted:
+    if expected_hash is not None and text_hash(text) != expected_hash:
         raise Invalid(
             f"{name} is not the text of the last good version, which is not kept; bring it back"
         )
@@ -64,12 +64,12 @@ def step_file(number: int, name: str, text: str, dialect: str) -> StepFile:
 
 
 def read_text(path: Path, root: Path | None = None) -> str:
-    """A text file that lies in `root`, whatever links there are on the way."""
+    """The text of a file; raises Invalid if its real path is outside `root`."""
     name = path.name
     if root is not None and not path.resolve().is_relative_to(root.resolve()):
         raise Invalid(f"{name} is a link out of its folder; copy the file into it")
     try:
-        # Not to wait for a FIFO: what was opened is looked at before it is read.
+        # O_NONBLOCK: opening a FIFO would wait. Its type is checked below.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise Invalid(f"{name} is gone; bring it back") from None

@@ -1,7 +1,6 @@
-"""Ends a running statement when its attempt should end, or its own time is over.
+"""Interrupts a running statement when its attempt is stopped or its step times out.
 
-An interrupt that comes between two statements ends nothing, so it is sent again until the step
-has noticed.
+An interrupt between two statements has no effect, so it is repeated until the step has ended.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ STEP_TIMEOUT = "step_timeout"
 
 
 class Interrupts:
-    """One for a run: `reason` says why its step should end, None as long as it may go on."""
+    """Interrupts the steps of a run; `reason` is why the step should end, or None."""
 
     def __init__(self, context: Context, step_seconds: float | None) -> None:
         self.context, self.step_seconds = context, step_seconds
@@ -47,7 +46,7 @@ class Interrupts:
 
     @contextmanager
     def during(self, session: Session) -> Iterator[None]:
-        """Watch what the session runs. When this ends nothing is interrupted any more."""
+        """Interrupt the session while the block runs; no interrupt follows after it."""
         self._running, self._late = True, False
         thread = threading.Thread(
             target=self._watch, args=(session,), name="rota-interrupt", daemon=True
@@ -64,15 +63,15 @@ class Interrupts:
 
     def _watch(self, session: Session) -> None:
         with self._changed:
-            self._changed.wait_for(self._has_news, self.step_seconds)
+            self._changed.wait_for(self._is_over, self.step_seconds)
             self._late = self._running and self.context.stop_reason is None
         while self._running:
             try:
                 session.interrupt()
-            except Exception as fault:  # its connection may be gone; the step hears that itself
+            except Exception as fault:  # the connection may be closed; the step fails by itself
                 log.debug("an interrupt failed: %s", fault)
             with self._changed:
                 self._changed.wait_for(lambda: not self._running, AGAIN_SECONDS)
 
-    def _has_news(self) -> bool:
+    def _is_over(self) -> bool:
         return not self._running or self.context.stop_reason is not None

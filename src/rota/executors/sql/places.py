@@ -1,8 +1,8 @@
-"""Where the files of a run are executed: a session on its target, opened when it is needed.
+"""The target of a run: its session, opened on first use, and its clean-up.
 
-On DuckDB the runs of one file come one after the other. What a run attached is detached when it
-ends, however it ended, and the secrets that it made are dropped: others would find them, and the
-next run in its way.
+On DuckDB, runs on the same file run one at a time. At the end of a run, in any case, databases that
+it attached are detached and its temporary secrets are dropped: other users of the instance could
+use them, and they would collide with those of the next run.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ from rota.model.steps import Steps
 
 log = logging.getLogger("rota.sql")
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 _VIEWS = re.compile(r"\b_rota\b", re.I)
 
 
-class Place:
-    """The target of one run."""
+class RunTarget:
+    """The target of a run, with its session."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self._session: Session | None = None
 
     def session(self) -> Session:
-        """One for the whole run: what a file sets for its session, the next one finds."""
+        """The session of the run, shared by its files."""
         if self._session is None:
             self._session = session_on(self.target.kind, self._connect())
         return self._session
 
-    def aside(self) -> Session | None:
-        """One beside that of the run, of which what is the instance's own stays; None where
-        nothing would."""
+    def extra_session(self) -> Session | None:
+        """A second session that can restore the state of a DuckDB instance; else None."""
         return None
 
     def _connect(self) -> Any:
@@ -53,8 +52,8 @@ class Place:
         except Exception as fault:
             raise Unavailable(f"target {self.target.name!r} does not answer: {fault}") from fault
 
-    def show_views(self, script: str, steps: Steps) -> None:
-        """Let the script read Rota's views, where they are in another database."""
+    def provide_views(self, script: str, steps: Steps) -> None:
+        """Copy Rota's views to a DuckDB target if the script uses them."""
 
     def close(self) -> None:
         session, self._session = self._session, None
@@ -62,19 +61,19 @@ class Place:
             session.close()
 
 
-class DuckPlace(Place):
+class DuckRunTarget(RunTarget):
     def __init__(self, target: Target, instance: Instance, makes_secrets: bool) -> None:
         super().__init__(target)
         self._instance, self._makes_secrets = instance, makes_secrets
-        self._before, self._secrets = self._attached(), self._made_secrets()
+        self._attached_before, self._secrets_before = self._attached(), self._temporary_secrets()
 
-    def aside(self) -> Session:
+    def extra_session(self) -> Session:
         return session_on(self.target.kind, self._instance.cursor())
 
     def _connect(self) -> Any:
         return self._instance.cursor()
 
-    def show_views(self, script: str, steps: Steps) -> None:
+    def provide_views(self, script: str, steps: Steps) -> None:
         from rota.executors.sql.snapshot import fill, is_free
 
         if self.target.is_store or not _VIEWS.search(script):
@@ -89,7 +88,7 @@ class DuckPlace(Place):
         with self._instance.cursor() as cursor:
             return attached(cursor)
 
-    def _made_secrets(self) -> set[str]:
+    def _temporary_secrets(self) -> set[str]:
         from rota.executors.sql.duckdb import temporary_secrets
 
         if not self._makes_secrets:
@@ -103,33 +102,33 @@ class DuckPlace(Place):
         super().close()
         with self._instance.cursor() as cursor:
             try:
-                detach(cursor, self._attached() - self._before)
+                detach(cursor, self._attached() - self._attached_before)
             finally:
-                drop_secrets(cursor, self._made_secrets() - self._secrets)
+                drop_secrets(cursor, self._temporary_secrets() - self._secrets_before)
 
 
 @contextmanager
-def open_place(context: Context, target: Target, *, makes_secrets: bool) -> Iterator[Place]:
-    """The target, until the run ends. `makes_secrets`: its SQL makes some that are not kept."""
+def open_target(context: Context, target: Target, *, makes_secrets: bool) -> Iterator[RunTarget]:
+    """Open the target of a run; `makes_secrets` if its SQL creates temporary secrets."""
     if target.kind != "duckdb" or (target.is_store and ":memory:" in target.path):
-        yield from _until_closed(Place(target))
+        yield from _until_closed(RunTarget(target))
         return
     instance = open_instance(target.path)
     try:
-        with _turn(context, instance):
-            yield from _until_closed(DuckPlace(target, instance, makes_secrets))
+        with _run_lock(context, instance):
+            yield from _until_closed(DuckRunTarget(target, instance, makes_secrets))
     finally:
         instance.close()
 
 
 @contextmanager
-def _turn(context: Context, instance: Instance) -> Iterator[None]:
-    """One run at a time. It waits as long as it takes: the others have timeouts of their own."""
+def _run_lock(context: Context, instance: Instance) -> Iterator[None]:
+    """Hold the run lock of a file; waits without limit, as other runs have timeouts."""
     if not instance.run_lock.acquire(blocking=False):
         runner, file = instance.runner or "another run", os.path.basename(instance.path)
         context.logger.info("waits for its turn: %s writes %s", runner, file)
         with context.waiting():
-            while not instance.run_lock.acquire(timeout=LOOK_SECONDS):
+            while not instance.run_lock.acquire(timeout=POLL_SECONDS):
                 if context.stop_reason is not None:
                     raise Interrupted
     try:
@@ -142,18 +141,19 @@ def _turn(context: Context, instance: Instance) -> Iterator[None]:
         instance.run_lock.release()
 
 
-def _until_closed(place: Place) -> Iterator[Place]:
+def _until_closed(run_target: RunTarget) -> Iterator[RunTarget]:
     try:
-        yield place
+        yield run_target
     finally:
         try:
-            place.close()
-        except Exception as fault:  # what the run did stands
-            log.warning("target %s could not be left as it was: %s", place.target.name, fault)
+            run_target.close()
+        except Exception as fault:  # the outcome of the run stays as it is
+            name = run_target.target.name
+            log.warning("target %s could not be left as it was: %s", name, fault)
 
 
 def session_on(kind: str, connection: Any) -> Session:
-    """A session over an open connection of a driver."""
+    """A session on an open connection of a driver."""
     match kind:
         case "sqlite":
             from rota.executors.sql.sqlite import SqliteSession

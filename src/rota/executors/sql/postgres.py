@@ -14,15 +14,15 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL, Identifier
 from psycopg.types.string import TextLoader
 
-from rota.executors.sql.session import FETCH_ROWS, Answer, SqlFailed
+from rota.executors.sql.session import FETCH_ROWS, ScriptResult, SqlFailed
 from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.sql_lexer import lex, line_of
 from rota.model.sql_script import Statement, statements
 from rota.model.steps import StepDone
 
 CANCEL_SECONDS = 5.0
-# What always answers with rows: read piece by piece, however many there are. Not if it holds one
-# of the others, outside of quotes: then it may change rows instead, and answer nothing.
+# Statements that return rows, which are then read in batches. A statement that also has a word of
+# _WRITES outside of quotes may change rows instead and return none.
 _READS = frozenset({"SELECT", "VALUES", "TABLE", "WITH"})
 _WRITES = frozenset({"INTO", "INSERT", "UPDATE", "DELETE", "MERGE"})
 _PLAIN = ("date", "time", "timestamp", "timestamptz", "interval")
@@ -41,13 +41,13 @@ class PostgresSession:
         try:
             self.connection.execute(how.format(Identifier(role)), prepare=False)
         except psycopg.Error as fault:
-            raise SqlFailed(f"run_as: {_said(fault)}") from fault
+            raise SqlFailed(f"run_as: {_message(fault)}") from fault
 
     def run(
         self, script: str, check: Callable[[], None], secrets: Secrets = NO_SECRETS
     ) -> StepDone:
-        answer = Answer(secrets)
-        if self._reads_backslashes():  # the default of a database or role
+        result = ScriptResult(secrets)
+        if self._reads_backslashes():  # set as the default of a database or role
             self._plain(f"SET {_BACKSLASHES} = on")
         for statement in statements(script, "postgres"):
             check()
@@ -58,39 +58,39 @@ class PostgresSession:
                     statement.line,
                 )
             try:
-                self._run(script[statement.start : statement.end], statement, answer, check)
+                self._run(script[statement.start : statement.end], statement, result, check)
             except psycopg.Error as fault:
-                raise SqlFailed(_said(fault), _line(script, statement, fault)) from fault
+                raise SqlFailed(_message(fault), _line(script, statement, fault)) from fault
         if self._status() == TransactionStatus.INTRANS:
-            # Here it can be interrupted, and at the commit not: a trigger may take long.
+            # Check deferred constraints now: this can be interrupted, a commit cannot.
             self._plain("SET CONSTRAINTS ALL IMMEDIATE", " (at its commit)")
-        return answer.done()
+        return result.done()
 
     def _reads_backslashes(self) -> bool:
-        """If so a value that ends its quote by \\' is not data any more. Asks no server."""
+        """True if backslashes are escapes: a value could end its quote. Sends no query."""
         return self.connection.info.parameter_status(_BACKSLASHES) == "off"
 
     def _run(
-        self, text: str, statement: Statement, answer: Answer, check: Callable[[], None]
+        self, text: str, statement: Statement, result: ScriptResult, check: Callable[[], None]
     ) -> None:
         cursor = psycopg.Cursor(self.connection)
-        for name in _PLAIN:  # 'infinity' and the year 10000 are none to Python
+        for name in _PLAIN:  # Python has no 'infinity' and no year 10000
             cursor.adapters.register_loader(name, TextLoader)
         if _only_reads(statement, text):
             size = FETCH_ROWS if psycopg.capabilities.has_stream_chunked() else 1
             rows = cursor.stream(text, size=size)
             first = next(rows, None)
             columns = [column.name for column in cursor.description or ()]
-            answer.read(columns, _batches(first, rows, check))
+            result.read(columns, _batches(first, rows, check))
             return
         cursor.execute(text, prepare=False)
         if cursor.description is None:
-            answer.add_changed(cursor.rowcount)
-            answer.no_rows()
+            result.add_changed(cursor.rowcount)
+            result.no_rows()
         else:
             if statement.words[0] in ("INSERT", "UPDATE", "DELETE", "MERGE"):
-                answer.add_changed(cursor.rowcount)
-            answer.read([column.name for column in cursor.description], iter([cursor.fetchall()]))
+                result.add_changed(cursor.rowcount)
+            result.read([column.name for column in cursor.description], iter([cursor.fetchall()]))
 
     def commit(self) -> None:
         self._plain("COMMIT", " (at its commit)")
@@ -108,14 +108,15 @@ class PostgresSession:
         try:
             self.connection.execute(sql.encode(), prepare=False)
         except psycopg.Error as fault:
-            raise SqlFailed(_said(fault) + where) from fault
+            raise SqlFailed(_message(fault) + where) from fault
 
     def interrupt(self) -> None:
         try:
             self.connection.cancel_safe(timeout=CANCEL_SECONDS)
         except psycopg.errors.CancellationTimeout:
-            # Nobody is there. Who waits for an answer stops waiting. Not after any other fault:
-            # the next try may be heard, and a statement that nobody cancelled is done to its end.
+            # The server does not respond: shut the socket down, so that the statement's thread
+            # stops waiting. Not after another error: the next cancel may succeed, and a statement
+            # that is not cancelled would run to its end.
             with (
                 suppress(OSError, psycopg.Error),
                 socket.socket(fileno=os.dup(self.connection.fileno())) as ours,
@@ -130,8 +131,11 @@ class PostgresSession:
 def _only_reads(statement: Statement, text: str) -> bool:
     if statement.words[0] not in _READS:
         return False
-    words = (text[one.start : one.end] for one in lex(text, "postgres") if one.kind == "word")
-    return not any(word.upper() in _WRITES for word in words)
+    tokens = lex(text, "postgres")
+    return not any(
+        token.kind == "word" and text[token.start : token.end].upper() in _WRITES
+        for token in tokens
+    )
 
 
 def _batches(
@@ -144,22 +148,22 @@ def _batches(
         batch = list(islice(rows, FETCH_ROWS))
 
 
-def _said(fault: psycopg.Error) -> str:
-    """Without the line of SQL that the driver repeats: a value in it may be a secret."""
+def _message(fault: psycopg.Error) -> str:
+    """The message without the quoted line of SQL, which may hold a secret value."""
     if isinstance(fault, psycopg.ProgrammingError) and "copy() instead" in str(fault):
-        return "COPY to STDOUT or from STDIN has nobody to talk to here; use a table, or a file"
+        return "COPY to STDOUT or from STDIN has no client here; use a table, or a file"
     if not fault.diag.message_primary:
         return (str(fault).strip().splitlines() or [type(fault).__name__])[0]
-    told = fault.diag.message_primary
+    message = fault.diag.message_primary
     if fault.diag.message_detail:
-        told += f" ({fault.diag.message_detail})"
+        message += f" ({fault.diag.message_detail})"
     if fault.diag.message_hint:
-        told += f"; {fault.diag.message_hint}"
-    return told
+        message += f"; {fault.diag.message_hint}"
+    return message
 
 
 def _line(script: str, statement: Statement, fault: psycopg.Error) -> int:
-    place = fault.diag.statement_position
-    if place is None or fault.diag.internal_position is not None:
+    position = fault.diag.statement_position
+    if position is None or fault.diag.internal_position is not None:
         return statement.line
-    return line_of(script, statement.start + int(place) - 1)
+    return line_of(script, statement.start + int(position) - 1)

@@ -1,4 +1,4 @@
-"""The first rows of a result as JSON text: bounded, and whatever their types are."""
+"""The first rows of a result as JSON text, bounded, for values of any type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rota.model.redact import is_secret_name, shorten
 from rota.model.secrets import HIDDEN, NO_SECRETS, Secrets
 
 DEPTH = 8
-WHOLE = 2**53  # past it a number would not survive in a browser
+SAFE_INTEGER = 2**53  # JavaScript rounds larger integers
 
 
 def encode_rows(
@@ -35,8 +35,7 @@ def encode_rows(
         for row in rows
     ]
     while True:
-        told = {"columns": names, "rows": plain, "more": more}
-        text = msgspec.json.encode(told)
+        text = msgspec.json.encode({"columns": names, "rows": plain, "more": more})
         if len(text) <= RESULT_BYTES or not plain:
             break
         plain, more = plain[: len(plain) // 2], True
@@ -50,7 +49,7 @@ def _plain(value: Any, depth: int, secrets: Secrets) -> Any:
         case None | bool():
             return value
         case int():
-            return value if -WHOLE <= value <= WHOLE else str(value)
+            return value if -SAFE_INTEGER <= value <= SAFE_INTEGER else str(value)
         case float():
             return value if math.isfinite(value) else str(value)
         case str():
@@ -66,5 +65,5 @@ def _plain(value: Any, depth: int, secrets: Secrets) -> Any:
             }
         case list() | tuple() if depth:
             return [_plain(inner, depth - 1, secrets) for inner in value[:STEP_CELL_LENGTH]]
-        case _:  # decimals, uuids, ranges: as their driver writes them
+        case _:  # such as decimals, uuids and ranges
             return shorten(str(value), STEP_CELL_LENGTH, secrets)

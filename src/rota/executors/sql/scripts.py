@@ -1,4 +1,4 @@
-"""Texts made ready to run; and scripts that run once, outside of any job: startdb.d, initdb.d."""
+"""Prepares SQL scripts, and runs scripts outside of jobs: startdb.d and initdb.d."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 from rota.duckdb_instances import Instance, open_instance
 from rota.errors import Invalid, RotaError, StorageError
 from rota.executors.sql.files import read_text, step_file
-from rota.executors.sql.places import Place
-from rota.executors.sql.session import SqlFailed, around
+from rota.executors.sql.places import RunTarget
+from rota.executors.sql.session import SqlFailed, transaction_of
 from rota.executors.targets import Target
 from rota.model.interpolate import Script, interpolate, missing, missing_message
 from rota.model.redact import redact_text, secrets_of
 from rota.model.sql_script import is_autonomous, own_transaction
 from rota.model.steps import StepFile
 
-_kept: dict[str, Instance] = {}
+_open_instances: dict[str, Instance] = {}
 _guard = threading.Lock()
 
 
 def prepare(files: Sequence[StepFile], values: Mapping[str, str], dialect: str) -> list[Script]:
-    """The SQL of every file. Invalid names everything that is missing, before anything runs."""
+    """The SQL of all files, with variables; raises Invalid with all missing variables."""
     unset = _missing(files, values, dialect)
     if unset:
         raise Invalid(missing_message(unset))
@@ -31,8 +31,8 @@ def prepare(files: Sequence[StepFile], values: Mapping[str, str], dialect: str) 
 
 
 def _missing(files: Iterable[StepFile], values: Mapping[str, str], dialect: str) -> tuple[str, ...]:
-    found = (name for file in files for name in missing(file.text, values, dialect))
-    return tuple(dict.fromkeys(found))
+    names = (name for file in files for name in missing(file.text, values, dialect))
+    return tuple(dict.fromkeys(names))
 
 
 def _script(file: StepFile, values: Mapping[str, str], dialect: str) -> Script:
@@ -49,41 +49,42 @@ def _script(file: StepFile, values: Mapping[str, str], dialect: str) -> Script:
 
 
 def run_script(target_url: str, path: Path, variables: Mapping[str, str] | None = None) -> None:
-    """Run one file on a target. What it attaches to a DuckDB file stays until `close_kept`.
+    """Run a file on a target.
 
-    Invalid if it is refused, StorageError if it failed; both name the file and the line.
+    Its attachments to a DuckDB file stay until `close_instances`. Raises Invalid if the file is
+    refused, StorageError if it failed; both name the file and the line.
     """
     target = Target(path.name, target_url)
     values = dict(os.environ if variables is None else variables)
     file = step_file(1, path.name, read_text(path), target.kind)
     (script,) = prepare([file], values, target.kind)
     if target.kind == "duckdb":
-        _keep(target.path)
-    place, wrapped = Place(target), not is_autonomous(file.text)
+        _open(target.path)
+    run_target, wrapped = RunTarget(target), not is_autonomous(file.text)
     try:
-        session = place.session()
-        with around(session, wrapped=wrapped, stopped=lambda: False):
+        session = run_target.session()
+        with transaction_of(session, wrapped=wrapped, stopped=lambda: False):
             session.run(script, lambda: None)
     except SqlFailed as fault:
         raise StorageError(redact_text(fault.at(path.name, script), secrets_of(values))) from None
     except RotaError as fault:
         raise type(fault)(redact_text(f"{path.name}: {fault}", secrets_of(values))) from None
     finally:
-        place.close()
+        run_target.close()
 
 
-def _keep(path: str) -> None:
-    """Keep an instance open: what is attached or loaded is the instance's, and ends with it."""
-    where = os.path.realpath(path)
+def _open(path: str) -> None:
+    """Open an instance and leave it open: attachments and extensions end with it."""
+    real_path = os.path.realpath(path)
     with _guard:
-        if where not in _kept:
-            _kept[where] = open_instance(path)
+        if real_path not in _open_instances:
+            _open_instances[real_path] = open_instance(path)
 
 
-def close_kept() -> None:
-    """Let go of the instances that scripts were run on."""
+def close_instances() -> None:
+    """Close the instances on which scripts were run."""
     with _guard:
-        kept = list(_kept.values())
-        _kept.clear()
-    for instance in kept:
+        instances = list(_open_instances.values())
+        _open_instances.clear()
+    for instance in instances:
         instance.close()

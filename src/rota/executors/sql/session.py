@@ -1,8 +1,8 @@
-"""What the executor asks of a connection to a target, whatever the engine.
+"""A connection to a target as the executor uses it, the same for all engines.
 
-A session runs the statements of a script one after the other, in a transaction or without one.
-Everything a statement answers is read to its end, because an error may come with its last row;
-only the first rows of the last answer are kept.
+A session runs the statements of a script in order, with or without a transaction. All rows of a
+statement are read, because an error may follow the last row. Only the first rows of the last
+statement are stored.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ FETCH_ROWS = 1_000
 
 
 class SqlFailed(Exception):
-    """A statement failed, or was refused; `line` is where it stands in its script, if known."""
+    """A statement failed or was refused; `line` is its line in the script, if known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.message, self.line = message, line
 
     def at(self, name: str, script: Script) -> str:
-        """The message with the place: the file that the script was made of, and its line."""
-        place = f"{name}:{script.line(self.line)}" if self.line else name
-        return f"{place}: {self.message}"
+        """The message after the name of the script's file and the line."""
+        location = f"{name}:{script.line(self.line)}" if self.line else name
+        return f"{location}: {self.message}"
 
 
-class NotBroughtBack(SqlFailed):
-    """What a file that is done had made of its session could not be made again."""
+class RestoreFailed(SqlFailed):
+    """The session state that a finished file had set could not be set again."""
 
     def __init__(self, fault: SqlFailed, done: str, script: Script, word: str) -> None:
         super().__init__(fault.at(done, script))
@@ -50,31 +50,35 @@ class Session(Protocol):
     connection: Any
 
     def begin(self, stopped: Callable[[], bool]) -> None:
-        """Open a transaction; where it waits for others, it hears `stopped`."""
+        """Open a transaction; a wait for a lock ends when `stopped` is true."""
 
     def act_as(self, role: str, *, in_transaction: bool) -> None:
-        """Go on with the rights of a role, until the transaction or the session ends."""
+        """Use the rights of a role, until the transaction or the session ends."""
 
     def run(
         self, script: str, check: Callable[[], None], secrets: Secrets = NO_SECRETS
     ) -> StepDone:
-        """Run every statement; `check` is called before each of them, and may raise."""
+        """Run all statements; `check` is called before each, and may raise."""
 
     def commit(self) -> None: ...
 
     def rollback(self) -> bool:
-        """Undo what is open, and say whether anything was; the session can be used again."""
+        """Roll back an open transaction; False if there was none."""
 
     def interrupt(self) -> None:
-        """End the statement that runs now, from another thread; nothing happens if none does."""
+        """End the running statement, if any; called from another thread."""
 
     def close(self) -> None: ...
 
 
 @contextmanager
-def around(session: Session, *, wrapped: bool, stopped: Callable[[], bool]) -> Iterator[None]:
-    """The transaction of a script, committed if all goes well. An autonomous one, not `wrapped`,
-    has those that it begins itself, and must end them: what it left open would be lost."""
+def transaction_of(
+    session: Session, *, wrapped: bool, stopped: Callable[[], bool]
+) -> Iterator[None]:
+    """Run the block in a transaction, rolled back on an error.
+
+    An autonomous script, not `wrapped`, controls its transactions itself; it fails if it leaves one
+    open, because that would be lost."""
     try:
         if wrapped:
             session.begin(stopped)
@@ -87,16 +91,16 @@ def around(session: Session, *, wrapped: bool, stopped: Callable[[], bool]) -> I
                 "end it with COMMIT"
             )
     except BaseException:
-        with suppress(Exception):  # the connection may be what failed
+        with suppress(Exception):  # the connection itself may have failed
             session.rollback()
         raise
 
 
-class Answer:
-    """What the statements of a script said so far."""
+class ScriptResult:
+    """Collects the row count and first rows of a script's statements."""
 
     def __init__(self, secrets: Secrets = NO_SECRETS) -> None:
-        self.secrets = secrets  # of the run, gone before a cell is cut
+        self.secrets = secrets  # redacted before a cell is cut
         self.changed: int | None = None
         self.columns: list[str] | None = None
         self.rows: list[Sequence[Any]] = []
@@ -107,7 +111,7 @@ class Answer:
             self.changed = (self.changed or 0) + count
 
     def read(self, columns: list[str], batches: Iterator[Sequence[Sequence[Any]]]) -> None:
-        """Read an answer to its end and keep its first rows."""
+        """Read all rows of a statement and store the first."""
         from rota.model.limits import STEP_RESULT_ROWS
 
         self.columns, self.rows, self.more = columns, [], False
@@ -117,7 +121,7 @@ class Answer:
             self.more = self.more or len(batch) > room
 
     def no_rows(self) -> None:
-        """The last statement answered nothing: an earlier answer is not the result."""
+        """Record a statement without rows: earlier rows are not the result."""
         self.columns, self.rows, self.more = None, [], False
 
     def done(self) -> StepDone:

@@ -1,5 +1,8 @@
-"""Rota's views inside a DuckDB target whose store is another database: copies, made as a file
-begins that speaks of `_rota`. They are attached in memory, and detached with the run."""
+"""Copies of Rota's views in a DuckDB target, for a store in another database.
+
+They are made when a file that names `_rota` begins, in an attached in-memory database, which is
+detached at the end of the run.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import msgspec
 from rota.model.steps import Steps
 
 NAME = "_rota"
-# As DuckDB's own views have them; with the names under which the store hands them over.
+# Columns and types as in the views of a DuckDB store, in the order of `Steps.view`.
 VIEWS = {
     "jobs": {
         "name": "VARCHAR", "schedule": "VARCHAR", "enabled": "BOOLEAN", "queue_max": "INTEGER",
@@ -29,34 +32,35 @@ VIEWS = {
 
 
 def is_free(cursor: Any) -> bool:
-    """False if the file has a schema or database of that name, which we did not make: it is
-    another Rota's store, and its views are the ones that are meant."""
+    """False if the file has a schema or database of that name that we did not create.
+
+    Such a file is the store of another Rota; its views are used."""
     schemas = cursor.execute(
         "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = ?", [NAME]
     ).fetchone()
-    others = cursor.execute(
+    databases = cursor.execute(
         "SELECT count(*) FROM duckdb_databases() WHERE database_name = ? AND path IS NOT NULL",
         [NAME],
     ).fetchone()
-    return bool(schemas[0] == 0 and others[0] == 0)
+    return bool(schemas[0] == 0 and databases[0] == 0)
 
 
 def fill(cursor: Any, steps: Steps) -> None:
-    """The views as they are now."""
+    """Copy the current rows of the views."""
     cursor.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {NAME}")
     for view, columns in VIEWS.items():
         rows = [_row(row, columns) for row in steps.view(view)]
         shape = msgspec.json.encode([columns]).decode()
-        wanted = ", ".join(columns)
+        names = ", ".join(columns)
         cursor.execute(
-            f"CREATE OR REPLACE TABLE {NAME}.{view} AS SELECT {wanted} FROM "
+            f"CREATE OR REPLACE TABLE {NAME}.{view} AS SELECT {names} FROM "
             f"(SELECT unnest(from_json(?, '{shape}'), recursive := true))",
             [msgspec.json.encode(rows).decode()],
         )
 
 
 def _row(row: dict[str, Any], columns: dict[str, str]) -> dict[str, Any]:
-    """A row by the names of its columns; SQLite has numbers for truth."""
+    """A row with our column names; SQLite stores booleans as numbers."""
     values = dict(zip(columns, row.values(), strict=True))
     return {
         name: bool(value) if columns[name] == "BOOLEAN" and value is not None else value

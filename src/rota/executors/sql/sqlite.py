@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rota.errors import Unavailable
-from rota.executors.sql.session import FETCH_ROWS, Answer, Interrupted, SqlFailed
+from rota.executors.sql.session import FETCH_ROWS, Interrupted, ScriptResult, SqlFailed
 from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.sql_script import Statement, statements
 from rota.model.steps import StepDone
 
-LOOK_MILLISECONDS = 100
-LOOKS = 100  # of LOOK_MILLISECONDS each: how long another writer is waited for
+LOCK_MILLISECONDS = 100
+LOCK_TRIES = 100  # of LOCK_MILLISECONDS each, while another writer has the lock
 
 
 class SqliteSession:
@@ -21,10 +21,11 @@ class SqliteSession:
         self.connection = connection
 
     def begin(self, stopped: Callable[[], bool]) -> None:
-        """With the write lock from the start: a transaction that reads first cannot always get it
-        later. A file that cannot be written can still be read."""
-        self.connection.execute(f"PRAGMA busy_timeout = {LOOK_MILLISECONDS}")
-        for _ in range(LOOKS):
+        """Begin with the write lock, or read-only if the file is read-only.
+
+        A transaction that reads first may fail to get the write lock later."""
+        self.connection.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+        for _ in range(LOCK_TRIES):
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
                 return
@@ -37,8 +38,8 @@ class SqliteSession:
             if stopped():
                 raise Interrupted
         raise Unavailable(
-            f"the target was locked by another transaction for {LOOKS * LOOK_MILLISECONDS // 1000} "
-            "s; look for a long one in another program"
+            "the target was locked by another transaction for "
+            f"{LOCK_TRIES * LOCK_MILLISECONDS // 1000} s; look for a long one in another program"
         )
 
     def act_as(self, role: str, *, in_transaction: bool) -> None:
@@ -47,25 +48,25 @@ class SqliteSession:
     def run(
         self, script: str, check: Callable[[], None], secrets: Secrets = NO_SECRETS
     ) -> StepDone:
-        answer = Answer(secrets)
+        result = ScriptResult(secrets)
         for statement in statements(script, "sqlite"):
             check()
-            self._run(script, statement, answer, check)
-        return answer.done()
+            self._run(script, statement, result, check)
+        return result.done()
 
     def _run(
-        self, script: str, statement: Statement, answer: Answer, check: Callable[[], None]
+        self, script: str, statement: Statement, result: ScriptResult, check: Callable[[], None]
     ) -> None:
         cursor = self.connection.cursor()
         cursor.row_factory = None
         try:
             cursor.execute(script[statement.start : statement.end])
-            answer.add_changed(cursor.rowcount)
+            result.add_changed(cursor.rowcount)
             if cursor.description is None:
-                answer.no_rows()
+                result.no_rows()
             else:
                 columns = [column[0] for column in cursor.description]
-                answer.read(columns, _batches(cursor, check))
+                result.read(columns, _batches(cursor, check))
         except (sqlite3.Error, sqlite3.Warning) as fault:
             raise SqlFailed(str(fault), statement.line) from fault
         finally:
@@ -78,7 +79,7 @@ class SqliteSession:
             raise SqlFailed(f"{fault} (at its commit)") from fault
 
     def rollback(self) -> bool:
-        if not self.connection.in_transaction:  # an interrupt may have ended it already
+        if not self.connection.in_transaction:  # an interrupt may have ended it
             return False
         self.connection.rollback()
         return True
