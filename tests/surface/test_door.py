@@ -194,7 +194,9 @@ def test_a_broken_schedule_is_shown_and_not_taken(
     remote: RemoteControl, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Schedule(name="bad", job="greet", kind="cron", expr="* * * * *")
-    broken = Schedule.broken({**vars(whole), "expr": "61 * * * *"}, "cron '61 * * * *' …")
+    broken = Schedule.from_unreadable_row(
+        {**vars(whole), "expr": "61 * * * *"}, "cron '61 * * * *' …"
+    )
 
     def schedule(self: Control, name: str) -> Schedule:
         return broken

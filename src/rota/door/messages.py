@@ -63,7 +63,9 @@ NOUNS = (
 
 # Who asks must give a good schedule. Who answers may have a broken one, and shows it.
 ASKED = Packing(NOUNS)
-ANSWERED = Packing(NOUNS, {Schedule: lambda fields: Schedule.broken(fields, error=fields["error"])})
+ANSWERED = Packing(
+    NOUNS, {Schedule: lambda fields: Schedule.from_unreadable_row(fields, error=fields["error"])}
+)
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

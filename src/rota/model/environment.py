@@ -16,7 +16,10 @@ from typing import Final
 RESERVED: Final = "ROTA_"
 INJECTED: Final = ("ROTA_JOB_NAME", "ROTA_RUN_ID", "ROTA_ATTEMPT", "ROTA_SCHEDULED_AT")
 ARGS: Final = "ROTA_ARGS"  # all arguments of a run, as JSON
-TOLD: Final = (*INJECTED, ARGS)  # what a run gets: a command of Rota inside of one sees them
+RUN_VARIABLES: Final = (
+    *INJECTED,
+    ARGS,
+)  # what a run gets: a command of Rota inside of one sees them
 TESTS: Final = "ROTA_TEST_"
 PORT: Final = RESERVED + "PORT"
 LINKS: Final = ("tcp://", "udp://", "sctp://")  # tcp://10.0.0.1:7682 is where a service is
@@ -44,7 +47,7 @@ def strays(
 ) -> list[Stray]:
     """Those among `variables` that set nothing. Each of `settings` has a variable; what is in one
     of `tables` has a place in the file only: these names, or with None any."""
-    known = {RESERVED + name.upper() for name in settings} | set(TOLD)
+    known = {RESERVED + name.upper() for name in settings} | set(RUN_VARIABLES)
     links = {name for name, value in variables.items() if is_link(name, value)}
     found = sorted(
         name

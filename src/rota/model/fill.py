@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rota.errors import Invalid
 from rota.model import interpolate
-from rota.model.environment import TOLD
+from rota.model.environment import RUN_VARIABLES
 from rota.model.limits import VARIABLE_LENGTH
 from rota.model.redact import is_secret_name
 from rota.model.sql_lexer import LITERAL, VARIABLE
@@ -34,7 +34,7 @@ Put = Callable[[Variable, str], str]
 
 
 def readable(name: str) -> bool:
-    return interpolate.readable(name, TOLD)
+    return interpolate.readable(name, RUN_VARIABLES)
 
 
 def parts(text: str) -> Iterator[str | Variable]:
@@ -90,7 +90,7 @@ def refuse_missing(texts: Iterable[str], values: Mapping[str, str]) -> None:
 
 
 def missing_message(names: Collection[str]) -> str:
-    return interpolate.missing_message(names, TOLD, "by a job")
+    return interpolate.missing_message(names, RUN_VARIABLES, "by a job")
 
 
 def secrets_in(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:

@@ -126,7 +126,7 @@ class Schedule:
         object.__setattr__(self, name, value)
 
     @classmethod
-    def broken(cls, fields: Mapping[str, Any], error: str) -> Schedule:
+    def from_unreadable_row(cls, fields: Mapping[str, Any], error: str) -> Schedule:
         """What a row says that no schedule may say; nothing is checked, and it never fires."""
         made = object.__new__(cls)
         for name in cls.__dataclass_fields__:

@@ -152,7 +152,7 @@ def job(row: Row) -> Job:
         return checked_job(row)
     except Invalid as fault:
         error = str(fault) if row["error"] is None else f"{row['error']}; {fault}"
-        return Job.broken({name: row[name] for name in _PLAIN_JOB_COLUMNS}, error)
+        return Job.from_unreadable_row({name: row[name] for name in _PLAIN_JOB_COLUMNS}, error)
 
 
 _PLAIN_JOB_COLUMNS = (
@@ -251,7 +251,7 @@ def schedule(row: Row) -> Schedule:
     try:
         return checked_schedule(row)
     except Exception as fault:
-        return Schedule.broken({**row, "args": {}, "retry": None}, str(fault))
+        return Schedule.from_unreadable_row({**row, "args": {}, "retry": None}, str(fault))
 
 
 def schedule_row(schedule: Schedule) -> Row:

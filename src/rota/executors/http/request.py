@@ -18,7 +18,7 @@ from rota.executors.http.spec import (
     texts,
 )
 from rota.executors.variables import args_of, values_of
-from rota.model.environment import ARGS, TOLD
+from rota.model.environment import ARGS, RUN_VARIABLES
 from rota.model.fill import fill, refuse_missing, secrets_in, value_of, variables
 from rota.model.interpolate import variable_of
 from rota.model.redact import is_secret_name
@@ -122,7 +122,7 @@ def _fill_json(value: Any, values: Mapping[str, str], typed: Mapping[str, Any]) 
 def _secrets(spec: Mapping[str, Any], values: Mapping[str, str], arguments: set[str]) -> list[str]:
     """A variable of the environment in a header is taken for a secret, whatever it is called.
     Elsewhere, and for what a run brings along, the name decides."""
-    headers, plain = headers_of(spec), {*arguments, *TOLD}
+    headers, plain = headers_of(spec), {*arguments, *RUN_VARIABLES}
     found = [one for text in headers.values() for one in variables(text) if one.name not in plain]
     known = [value_of(one, values) or "" for one in found] + secrets_in(texts(spec), values)
     return known + [fill(text, values) for name, text in headers.items() if is_secret_name(name)]
