@@ -15,7 +15,7 @@ from typing import Any
 from rota.duckdb_instances import open_instance, path_from_url
 from rota.errors import Invalid, MissingExtra, Unknown
 from rota.extras import how_to_install
-from rota.model.url import ENCODE, leave_out, with_patience
+from rota.model.url import ENCODE, leave_out, with_timeouts
 
 STORE = "store"
 KINDS = {
@@ -114,7 +114,7 @@ def connect_postgres(url: str) -> Any:
     except psycopg.Error:
         # Without the driver's words: they may repeat the password.
         raise Invalid(f"the URL of this target cannot be understood; {ENCODE}") from None
-    return psycopg.connect(**with_patience(given, os.environ), autocommit=True)
+    return psycopg.connect(**with_timeouts(given, os.environ), autocommit=True)
 
 
 class DuckConnection:

@@ -210,7 +210,7 @@ class SqlRun:
                 except SqlFailed as fault:
                     if statement.removes and not self.interrupts.stopped():
                         continue  # it is not there, as it should be
-                    raise NotBroughtBack(fault, file.name, part, statement.words[0]) from fault
+                    raise NotBroughtBack(fault, file.name, part, statement.keywords[0]) from fault
         finally:
             if own:
                 session.close()

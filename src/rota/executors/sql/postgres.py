@@ -88,7 +88,7 @@ class PostgresSession:
             answer.add_changed(cursor.rowcount)
             answer.no_rows()
         else:
-            if statement.words[0] in ("INSERT", "UPDATE", "DELETE", "MERGE"):
+            if statement.keywords[0] in ("INSERT", "UPDATE", "DELETE", "MERGE"):
                 answer.add_changed(cursor.rowcount)
             answer.read([column.name for column in cursor.description], iter([cursor.fetchall()]))
 
@@ -128,7 +128,7 @@ class PostgresSession:
 
 
 def _only_reads(statement: Statement, text: str) -> bool:
-    if statement.words[0] not in _READS:
+    if statement.keywords[0] not in _READS:
         return False
     words = (text[one.start : one.end] for one in lex(text, "postgres") if one.kind == "word")
     return not any(word.upper() in _WRITES for word in words)
