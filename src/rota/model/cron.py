@@ -90,18 +90,18 @@ class Cron:
 
         reading = self._first_match(start)
         while True:
-            # `reading` is the next match if the clock keeps its offset until then. Does it?
+            # `reading` is the next match if the clock keeps its offset until then.
             instant = reading - offset
             ahead = min(instant, here + _STRETCH)
             next_offset = offset_at(zone, ahead)
             if next_offset == offset and ahead == instant:
                 return None if reading == _NEVER else instant
             if next_offset == offset:
-                # Nothing matches on the way: go on shortly before the reading.
+                # No clock change so far: continue shortly before the reading.
                 here = max(ahead, instant - _STRETCH)
                 offset = offset_at(zone, here)
                 continue
-            # The clock is changed first, and goes on from `resumed`.
+            # The clock changes before the reading, and continues from `resumed`.
             here = change_between(zone, here, ahead)
             resumed = here + next_offset
             in_gap = reading < resumed

@@ -188,7 +188,7 @@ def _days(cron: Cron) -> list[str]:
 
 
 def _days_of_month(days: Days) -> str | None:
-    """None is each day."""
+    """The text of the days; None if every day matches."""
     numbers = _Values.of(fields.DAY, days.numbers)
     if numbers.is_all:
         return None
@@ -208,7 +208,7 @@ def _days_of_month(days: Days) -> str | None:
 
 
 def _days_of_week(weekdays: Weekdays) -> str | None:
-    """None is each day."""
+    """The text of the days; None if every day matches."""
     every = _weekdays(weekdays)
     if every.is_all:
         return None

@@ -1,4 +1,4 @@
-"""Files that handlers keep with `ctx.storage`, shared by all runs."""
+"""Files that handlers store with `ctx.storage`, shared by all runs."""
 
 from __future__ import annotations
 
