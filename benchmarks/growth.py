@@ -48,7 +48,7 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome, settle
 from rota.model.retention import RETENTION
 from rota.model.retry import Retry
-from rota.model.run import Claimed, NewRun
+from rota.model.run import ClaimedRun, NewRun
 from rota.storage.store import Store, open_store
 
 CLAIM_GOAL, HELD_GOAL, SIZE_GOAL = 1.5, 2.0, 1.2  # times what it was at first
@@ -262,11 +262,11 @@ def timing(took: Sequence[float]) -> Timing:
     return Timing(statistics.median(ordered), ordered[int(len(ordered) * 0.95)])
 
 
-def claim(store: Store, limit: int, jobs: Sequence[str] = JOBS) -> list[Claimed]:
+def claim(store: Store, limit: int, jobs: Sequence[str] = JOBS) -> list[ClaimedRun]:
     return store.claim("worker-1", queues=(), jobs=jobs, limit=limit, lease=LEASE)
 
 
-def settle_all(store: Store, runs: Sequence[Claimed]) -> None:
+def settle_all(store: Store, runs: Sequence[ClaimedRun]) -> None:
     done = Outcome(kind="succeeded", result="null")
     answers = store.settle([settle(run, done, retry=Retry(), max_lost=3) for run in runs])
     assert len(answers) == len(runs)

@@ -160,7 +160,9 @@ def journey(rota: str, place: Path, trial: Trial) -> None:
         if trial.has("duckdb"):
             told = run_both([rota, "run", "visits", "--wait"], cwd=place)
             check("succeeded" in told, told)
-        told = run([rota, "sql", "-c", "SELECT state FROM runs WHERE job_name = 'hello'"], cwd=place)
+        told = run(
+            [rota, "sql", "-c", "SELECT state FROM runs WHERE job_name = 'hello'"], cwd=place
+        )
         check("succeeded" in told, told)
 
 

@@ -80,7 +80,7 @@ def find_uses() -> Iterator[Use]:
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    for path in listed.stdout.splitlines():
+    for path in sorted({*listed.stdout.splitlines()}):  # a file in conflict is listed three times
         file = ROOT / path
         if file.suffix not in SUFFIXES or path.startswith(EXCLUDED) or not file.is_file():
             continue

@@ -43,7 +43,7 @@ from rota.flow.events import Events, Listener, Sources, ended_event
 from rota.flow.service import PARTS, WEB, Service, ServiceOptions
 from rota.flow.worker import Worker
 from rota.jobs_folder import JobsFolder
-from rota.life import Door, Web, live, make_web, open_door, start_anew
+from rota.life import LocalSocket, Web, live, make_web, open_local_socket, start_anew
 from rota.model.duration import parse_duration
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import check_key
@@ -53,9 +53,9 @@ from rota.model.options import (
     named,
     refuse_unknown,
     retry_of,
+    retry_policy_of,
     split_retry,
     timing_of,
-    told_retry,
     without_effect,
 )
 from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON
@@ -117,7 +117,7 @@ class Rota:
         self._guard = threading.RLock()
         self._service: Service | None = None
         self._folder: JobsFolder | None = None
-        self._door: Door | None = None
+        self._local_socket: LocalSocket | None = None
         self._web: Web | None = None
 
     # Defining
@@ -535,7 +535,7 @@ class Rota:
                 planner=self._planner,
             )
             self._service.start()
-        self._door = open_door(self)
+        self._local_socket = open_local_socket(self)
         if self._folder is not None and "worker" in only:
             self._folder.start()
         if self._web is not None:
@@ -564,9 +564,9 @@ class Rota:
         web, self._web = self._web, None
         if web is not None:
             web.stop()
-        door, self._door = self._door, None
-        if door is not None:  # before the guard: what it does for others may need it
-            door.stop()
+        local_socket, self._local_socket = self._local_socket, None
+        if local_socket is not None:  # before the guard: what it does for others may need it
+            local_socket.stop()
         self.executors.close()
         self._equip()
         with self._guarded_for(STOP_SECONDS):
@@ -604,7 +604,7 @@ class Rota:
     def health(self) -> dict[str, str | None]:
         """The last error of each loop, None where it works; empty while nothing runs."""
         own = {} if self._folder is None else self._folder.status()
-        own |= {} if self._door is None else {"door": self._door.error}
+        own |= {} if self._local_socket is None else {"door": self._local_socket.error}
         own |= {} if self._web is None else {"web": self._web.error}
         service = self._service
         return {} if service is None else {**service.health(), **own}
@@ -682,7 +682,7 @@ class Rota:
                     job = find_job(self.storage, schedule.job)
                     encode_args(job, schedule.args)
                     if tries := self._tries.get(schedule.name):
-                        schedule = replace(schedule, retry=told_retry(tries, job.retry))
+                        schedule = replace(schedule, retry=retry_policy_of(tries, job.retry))
                 self.storage.register_schedule(schedule, actor)
                 self._saved.add(f"schedule {schedule.name}")
         finally:

@@ -142,7 +142,7 @@ def load_settings(
     told = _from_file(file)
     outside = os.environ if environment is None else environment
     for stray in stray_variables(outside):
-        if stray.meant:
+        if stray.is_mistake:
             raise Invalid(f"variable {stray.name} sets nothing; {stray.fix}")
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     # Each switch by itself: one that is set elsewhere does not take the others along.

@@ -1,4 +1,4 @@
-"""What an app knows of its folder of jobs; the room of jobs.d, above it, is where it is made."""
+"""The folder of jobs as its app sees it; the room of jobs.d, above the app, implements it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Protocol
 
 
 class JobsFolder(Protocol):
-    """The folder of jobs, as its app knows it."""
+    """The folder of jobs of an app."""
 
     def prepare(self) -> None:
-        """Run the scripts of initdb.d and startdb.d, once in a life."""
+        """Run the scripts of initdb.d and startdb.d, once per start of the app."""
 
     def load(self, *, again: bool = False, patient: bool = True) -> None:
-        """Register what is there, also what changed a moment ago; `again` reads all of it anew.
-        Who is not `patient` has Python files whose import is slow a little later."""
+        """Register all jobs, also those that changed a moment ago; `again` reads all files anew.
+        Without `patient`, Python files whose import is slow are registered a little later."""
 
     def start(self) -> None:
-        """Follow its changes from now on."""
+        """Watch for changes from now on."""
 
     def stop(self) -> None: ...
 
@@ -24,4 +24,4 @@ class JobsFolder(Protocol):
         """The last error of its loop, by name."""
 
     def faults(self) -> list[str]:
-        """What is wrong with its files now."""
+        """The errors of its files now."""

@@ -37,7 +37,7 @@ COLLECT_AFTER = (20_000, 20, 20)
 ERROR_LINE = 300
 
 
-class Door(Protocol):
+class LocalSocket(Protocol):
     """How commands reach a process whose store no other process can open."""
 
     error: str | None
@@ -72,19 +72,19 @@ class Web(Protocol):
 
 def make_web(app: Rota) -> Web:
     """MissingExtra, when it is prepared, where its packages are not installed."""
-    # By name, like the door.
+    # By name, like the local socket.
     web: Web = import_module("rota.web.server").Web(app)
     return web
 
 
-def open_door(app: Rota) -> Door | None:
+def open_local_socket(app: Rota) -> LocalSocket | None:
     """For an app on a DuckDB store; commands open any other store themselves."""
     if not app.settings.database.startswith("duckdb:"):
         return None
-    # By name: the room of the door is a surface above the app, loaded when it is used.
-    door: Door = import_module("rota.door.server").Door(app)
-    door.start()
-    return door
+    # By name: the local socket is a surface above the app, loaded when it is used.
+    server: LocalSocket = import_module("rota.door.server").SocketServer(app)
+    server.start()
+    return server
 
 
 def live(app: Rota, only: Iterable[str], stopping: Callable[[], None]) -> bool:

@@ -34,7 +34,7 @@ from rota.flow.run import Execution, Owner, execute
 from rota.flow.settle import Settler
 from rota.model.duration import parse_duration
 from rota.model.limits import PAGE
-from rota.model.run import Claimed, Run
+from rota.model.run import ClaimedRun, Run
 from rota.storage.protocol import Storage
 from rota.storage.store import open_store
 
@@ -79,7 +79,7 @@ class Driver:
             max_lost=app.settings.max_lost,
             events=app.events,
             termination_hook_of=app._termination_hook_of,
-            luck=lambda: 0.0,
+            random_value=lambda: 0.0,
         )
         self._notes = Notes(storage)
         self._owner = Owner(
@@ -129,7 +129,7 @@ class Driver:
         coming = (self.storage.next_fire_at()[1], self.storage.next_due_at()[1])
         return min((moment for moment in coming if moment is not None), default=None)
 
-    def _work(self, run: Claimed) -> None:
+    def _work(self, run: ClaimedRun) -> None:
         # In this thread, whatever the job's isolation: a debugger and a monkeypatch reach it.
         job = replace(self.app._jobs[run.job], isolation="thread")
         execution = Execution(run, job, self._owner)

@@ -156,7 +156,7 @@ def test_no_schedule_leaves_with_its_secrets(driven: Driven) -> None:
         told_of = repr(ask())
         assert "[redacted]" in told_of, name
         assert secret not in told_of, name
-    assert control.schedule("nightly").edits() == {}, "what is hidden is no edit"
+    assert control.schedule("nightly").operator_changes() == {}, "what is hidden is no edit"
     assert driven.store.schedule_named("nightly").args == told
 
 

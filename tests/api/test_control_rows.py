@@ -12,7 +12,7 @@ import rota
 from rota.errors import Unavailable
 from rota.flow.answer import Answer
 from rota.flow.events import RunEvent
-from rota.model.control_row import UNEXPECTED, Asked
+from rota.model.control_row import UNEXPECTED, ControlRequest
 from rota.sql.control_rows import ControlRows
 from tests.api.support import Driven, Watch, plain, wait_until
 from tests.api.test_sql_jobs import ended
@@ -207,7 +207,7 @@ def test_a_defect_is_an_answer_and_the_next_row_is_done(
 ) -> None:
     rows = ControlRows(driven.app)
 
-    def plan(asked: Asked) -> Any:
+    def plan(asked: ControlRequest) -> Any:
         if asked.statement == "one":
             raise RecursionError("too deep")
         made = rows.plan(asked)

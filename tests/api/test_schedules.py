@@ -302,7 +302,7 @@ def test_retries_of_a_schedule_are_refused_by_name(driven: Driven) -> None:
         options: dict[str, Any] = {told[0]: 3} if len(told) == 1 else {told[0]: {told[1]: 3}}
         with pytest.raises(rota.Invalid, match=f"schedule 's': {message}"):
             driven.app.schedule("s", job="tick", every="1h", **options)
-    with pytest.raises(rota.Invalid, match="delay is told twice, also in retry"):
+    with pytest.raises(rota.Invalid, match="delay is set twice, also in retry"):
         driven.app.schedule("s", job="tick", every="1h", delay="1s", retry={"delay": "2s"})
 
 

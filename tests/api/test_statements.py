@@ -15,7 +15,7 @@ import rota
 from rota.errors import Conflict, Invalid, Outdated, RotaError, Unknown
 from rota.flow.control import Control
 from rota.model.result import Result
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.schedule import Schedule
 from rota.sql.execute import VIA, Statements
 from rota.storage.protocol import Actor
@@ -371,7 +371,7 @@ def test_jobs_of_a_schedule_that_run_are_asked(driven: Driven, sql: Sql) -> None
     assert driven.states(made["run_id"]) == ["cancelled"]
 
 
-def claim_one(driven: Driven) -> Claimed:
+def claim_one(driven: Driven) -> ClaimedRun:
     """A run in the hands of a worker."""
     (run,) = driven.store.claim("w", queues=(), jobs=["work"], limit=9, lease=timedelta(minutes=30))
     return run

@@ -23,7 +23,7 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.plan import FirePlan, plan_fire
 from rota.model.retry import Retry
-from rota.model.run import Alike, Claimed, NewRun, Run
+from rota.model.run import BulkRuns, ClaimedRun, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Probe, Row
@@ -205,9 +205,9 @@ def enqueue_many(store: Store, count: int, **options: Any) -> list[str]:
     return [made.id for made in store.enqueue(runs)]
 
 
-def alike(count: int, **options: Any) -> Alike:
+def alike(count: int, **options: Any) -> BulkRuns:
     """Runs as a program makes them in bulk."""
-    return Alike(new_run(**options), [str(uuid4()) for _ in range(count)], ["{}"] * count)
+    return BulkRuns(new_run(**options), [str(uuid4()) for _ in range(count)], ["{}"] * count)
 
 
 def claim(
@@ -218,18 +218,18 @@ def claim(
     jobs: Sequence[str] = ("job",),
     queues: Sequence[str] = (),
     lease: timedelta = LEASE,
-) -> list[Claimed]:
+) -> list[ClaimedRun]:
     return store.claim(worker, queues=queues, jobs=jobs, limit=limit, lease=lease)
 
 
-def claim_one(store: Store) -> Claimed:
+def claim_one(store: Store) -> ClaimedRun:
     (run,) = claim(store, 1)
     return run
 
 
 def settle(
     store: Store,
-    run: Claimed,
+    run: ClaimedRun,
     kind: str = "succeeded",
     *,
     retry: Retry | None = None,
@@ -252,9 +252,9 @@ def rescue(store: Store, max_lost: int = 3) -> list[Settled]:
     return store.settle([decide(run, lost, retry=Retry(), max_lost=max_lost) for run in found])
 
 
-def as_claimed(run: Run) -> Claimed:
+def as_claimed(run: Run) -> ClaimedRun:
     """What a worker that had claimed the run would hold."""
-    return Claimed(**{field: getattr(run, field) for field in Claimed.__struct_fields__})
+    return ClaimedRun(**{field: getattr(run, field) for field in ClaimedRun.__struct_fields__})
 
 
 def states(store: Store, ids: Sequence[str]) -> list[str]:

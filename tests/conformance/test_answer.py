@@ -10,7 +10,7 @@ import pytest
 import rota.storage.scripts.answer as answer
 from rota.errors import Conflict, RotaError, Unavailable
 from rota.flow.answer import Answer
-from rota.model.control_row import Asked, Reply, done, failed
+from rota.model.control_row import ControlReply, ControlRequest, done, failed
 from rota.model.limits import CONTROL_BYTES, CONTROL_ROWS, STATEMENT_LENGTH
 from rota.model.result import Column, Result
 from rota.storage.store import Store
@@ -25,7 +25,7 @@ from tests.conformance.support import (
     together,
 )
 
-OK = Reply(status="done", kept="as asked")
+OK = ControlReply(status="done", redacted_text="as asked")
 
 
 def ask(place: Place, statement: str = "PAUSE SCHEDULE schedule") -> None:
@@ -36,16 +36,18 @@ def rows(place: Place, columns: str = "status, statement, error") -> list[tuple[
     return place.execute(f"SELECT {columns} FROM {CONTROL[place.engine]} ORDER BY id")
 
 
-def refuse(fault: RotaError) -> Reply:
+def refuse(fault: RotaError) -> ControlReply:
     return failed("as asked", fault)
 
 
-def pausing(store: Any) -> Reply:
+def pausing(store: Any) -> ControlReply:
     store.pause_schedule("schedule", "by row", ME)
     return OK
 
 
-def answer_all(store: Store, do: Callable[[Any], Reply] = pausing) -> list[Reply | None]:
+def answer_all(
+    store: Store, do: Callable[[Any], ControlReply] = pausing
+) -> list[ControlReply | None]:
     return [store.answer(one.id, do, refuse) for one in store.asked(limit=100)]
 
 
@@ -73,7 +75,7 @@ def test_of_many_who_try_one_does_it(store: Store, place: Place) -> None:
     (asked,) = store.asked(limit=9)
     calls = []
 
-    def do(_: Any) -> Reply:
+    def do(_: Any) -> ControlReply:
         calls.append(1)
         return OK
 
@@ -89,9 +91,9 @@ def test_what_is_asked_later_is_done_later_whoever_does_it(store: Store, place: 
     ask(place, "second")
     first, second = store.asked(limit=9)
     other = place.open()
-    tried: list[Reply | None] = []
+    tried: list[ControlReply | None] = []
 
-    def do(_: Any) -> Reply:
+    def do(_: Any) -> ControlReply:
         if not other.engine.one_writer:  # elsewhere it could not even begin meanwhile
             tried.append(other.answer(second.id, lambda _: OK, refuse))
         return OK
@@ -105,7 +107,7 @@ def test_what_it_raises_undoes_what_it_did_and_is_the_answer(store: Store, place
     put_schedule(store)
     ask(place)
 
-    def do(joined: Any) -> Reply:
+    def do(joined: Any) -> ControlReply:
         pausing(joined)
         raise Conflict("half way")
 
@@ -121,7 +123,7 @@ def test_a_part_that_fails_and_is_caught_leaves_nothing_and_the_rest_stays(
     run_id = enqueue(store)
     ask(place)
 
-    def do(joined: Any) -> Reply:
+    def do(joined: Any) -> ControlReply:
         joined.cancel_run(run_id, None, ME)
         for _ in range(2):
             with pytest.raises(Conflict):
@@ -140,7 +142,7 @@ def test_a_row_waits_while_the_database_is_away(store: Store, place: Place) -> N
     put_schedule(store)
     ask(place)
 
-    def do(joined: Any) -> Reply:
+    def do(joined: Any) -> ControlReply:
         pausing(joined)
         raise Unavailable("for a while")
 
@@ -154,16 +156,16 @@ def test_a_row_waits_while_the_database_is_away(store: Store, place: Place) -> N
 class Doing:
     """A statement that pauses the schedule it ends with, or cancels the run."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.kept = asked.statement
+    def __init__(self, asked: ControlRequest) -> None:
+        self.redacted_text = asked.statement
 
-    def do(self, joined: Any) -> Reply:
-        verb, _, name = self.kept.split()
+    def do(self, joined: Any) -> ControlReply:
+        verb, _, name = self.redacted_text.split()
         if verb == "PAUSE":
             joined.pause_schedule(name, "by row", ME)
         else:
             joined.cancel_run(name, "by row", ME)
-        return Reply(status="done", kept=self.kept)
+        return ControlReply(status="done", redacted_text=self.redacted_text)
 
     def done(self) -> None: ...
 
@@ -225,7 +227,7 @@ def test_there_is_a_limit_to_what_one_row_changes(
     ask(place)
     monkeypatch.setattr(answer, "CONTROL_CHANGES", 2)
 
-    def do(joined: Any) -> Reply:
+    def do(joined: Any) -> ControlReply:
         for name in ("one", "two", "three"):
             joined.pause_queue(name, None, ME)
         return OK
@@ -245,7 +247,7 @@ def test_old_answers_are_deleted_and_nothing_that_waits(
     for number in range(4):
         ask(place, f"statement {number}")
     for one in store.asked(limit=9)[:-1]:
-        store.answer(one.id, lambda _: Reply(status="done", kept="x"), refuse)
+        store.answer(one.id, lambda _: ControlReply(status="done", redacted_text="x"), refuse)
     day = 86_400.0
     assert store.prune_answered(age_seconds=day, keep=100, limit=100) == 0
     clock.advance("2d")
@@ -290,7 +292,7 @@ def test_the_password_of_a_url_is_in_no_answer() -> None:
 # The last word
 
 
-def resuming(store: Any) -> Reply:
+def resuming(store: Any) -> ControlReply:
     store.resume_schedule("schedule", "by row", ME)
     return OK
 

@@ -308,7 +308,7 @@ def test_code_that_says_the_same_again_keeps_an_operators_edit(
     register(store, args={"n": 1})
     clock.advance("1s")
     edited = store.put_schedule(replace(store.schedule_named("schedule"), **edit), ME)
-    assert set(edited.edits()) == set(edit)
+    assert set(edited.operator_changes()) == set(edit)
     for _ in range(2):
         clock.advance("1s")
         assert register(place.open(), args={"n": 1}) == edited
@@ -328,7 +328,7 @@ def test_code_that_says_something_else_wins_as_a_whole(
     after = register(store, queue_max=3)
     wanted = Schedule(name="schedule", job="job", kind="every", expr="10s", queue_max=3)
     assert after.definition() == wanted.definition()
-    assert (after.id, after.edits()) == (first.id, {})
+    assert (after.id, after.operator_changes()) == (first.id, {})
     assert (after.paused, after.paused_reason) == (True, "incident")
     assert actions(store, after)[-1] == (
         "alter", "coder",
@@ -339,9 +339,9 @@ def test_code_that_says_something_else_wins_as_a_whole(
 def test_what_an_edit_takes_back_differs_no_more(store: Store) -> None:
     first = register(store)
     put_schedule(store, expr="10m")
-    assert store.schedule_named("schedule").edits() == {"expr": "10s"}
+    assert store.schedule_named("schedule").operator_changes() == {"expr": "10s"}
     assert put_schedule(store).definition() == first.definition()
-    assert store.schedule_named("schedule").edits() == {}
+    assert store.schedule_named("schedule").operator_changes() == {}
 
 
 def test_code_that_follows_an_edit_changes_nothing_and_is_known(store: Store) -> None:
@@ -349,7 +349,7 @@ def test_code_that_follows_an_edit_changes_nothing_and_is_known(store: Store) ->
     edited = put_schedule(store, expr="10m")
     followed = register(store, expr="10m")
     assert followed.definition() == edited.definition()
-    assert (followed.edits(), len(actions(store, edited))) == ({}, 2)
+    assert (followed.operator_changes(), len(actions(store, edited))) == ({}, 2)
     assert store.schedule_named("schedule") == followed
     # The edit before belongs to the past: what is said again is the new definition.
     put_schedule(store, expr="1h")
@@ -360,7 +360,7 @@ def test_code_that_follows_an_edit_changes_nothing_and_is_known(store: Store) ->
 def test_what_nobody_registered_is_compared_as_it_is(store: Store, place: Place) -> None:
     """Made by an operator, or by a version that did not know what code had said."""
     made = put_schedule(store)
-    assert (made.registered, made.edits()) == (None, {})
+    assert (made.registered, made.operator_changes()) == (None, {})
     same = register(store)
     assert same.definition() == made.definition()
     assert actions(store, made) == [("create", "operator", None)]
@@ -386,8 +386,8 @@ def test_a_registration_that_cannot_be_read_is_written_anew(
 ) -> None:
     register(store)
     place.execute(f"UPDATE {place.table('schedules')} SET registered = '{text}'")
-    assert "job" in store.schedule_named("schedule").edits()
-    assert register(store).edits() == {}
+    assert "job" in store.schedule_named("schedule").operator_changes()
+    assert register(store).operator_changes() == {}
 
 
 def test_a_broken_schedule_is_mended_by_its_code(store: Store, place: Place) -> None:

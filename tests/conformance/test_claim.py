@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rota.flow import claim as claiming
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage.postgres import marks
 from rota.storage.postgres.store import PostgresStore
 from rota.storage.store import Store
@@ -33,7 +33,7 @@ from tests.conformance.support import (
 )
 
 
-def ids(runs: list[Claimed]) -> list[str]:
+def ids(runs: list[ClaimedRun]) -> list[str]:
     return [run.id for run in runs]
 
 
@@ -152,8 +152,8 @@ def test_a_run_is_never_handed_out_twice(store: Store, place: Place) -> None:
     made = enqueue_many(store, 200)
     stores = [place.open() for _ in range(2)]
 
-    def work(number: int) -> list[Claimed]:
-        mine: list[Claimed] = []
+    def work(number: int) -> list[ClaimedRun]:
+        mine: list[ClaimedRun] = []
         # A claim may come back empty while others hold the rows it looked at: ask on.
         while store.overview()["runs"].get("queued"):
             mine += claim(stores[number % 2], 7, worker=f"worker-{number}")
@@ -186,7 +186,7 @@ def test_large_arguments_are_claimed_in_smaller_numbers(
     monkeypatch.setattr(claiming, "CLAIM_BYTES", 10_000)
     store.enqueue([new_run(args=f'{{"text":"{"x" * 3_000}"}}') for _ in range(20)])
     enqueue_many(store, 20)
-    taken: list[list[Claimed]] = []
+    taken: list[list[ClaimedRun]] = []
     worker = claiming.Claim(
         store,
         "worker",

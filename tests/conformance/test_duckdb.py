@@ -23,7 +23,7 @@ import pytest
 
 from rota.errors import Invalid, LeaseLost, StorageError, Unavailable, WrongSchema
 from rota.model.retry import Retry
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
 from rota.storage.duckdb.engine import DuckdbEngine
 from rota.storage.scripts.steps import StepKey
@@ -187,7 +187,7 @@ def test_a_cancel_that_begins_during_a_claim_finds_the_run_running(
 
 
 @pytest.fixture
-def run(store: Store, place: DuckdbPlace) -> Claimed:
+def run(store: Store, place: DuckdbPlace) -> ClaimedRun:
     place.execute("CREATE TABLE effects (step INTEGER)")
     enqueue(store)
     run = claim_one(store)
@@ -195,12 +195,12 @@ def run(store: Store, place: DuckdbPlace) -> Claimed:
     return run
 
 
-def key(run: Claimed) -> StepKey:
+def key(run: ClaimedRun) -> StepKey:
     return StepKey(seq=run.seq, attempt=run.attempt, number=1)
 
 
 def test_others_write_while_a_step_is_open_and_keep_what_they_wrote(
-    store: Store, place: DuckdbPlace, run: Claimed
+    store: Store, place: DuckdbPlace, run: ClaimedRun
 ) -> None:
     with store.step(key(run), LEASE) as step:
         step.connection.execute("INSERT INTO effects VALUES (1)")
@@ -218,7 +218,7 @@ def test_others_write_while_a_step_is_open_and_keep_what_they_wrote(
 
 
 def test_the_fence_sees_what_the_snapshot_of_the_step_does_not(
-    store: Store, place: DuckdbPlace, run: Claimed
+    store: Store, place: DuckdbPlace, run: ClaimedRun
 ) -> None:
     with store.step(key(run), LEASE) as step:
         step.connection.execute("INSERT INTO effects VALUES (1)")
@@ -232,7 +232,7 @@ def test_the_fence_sees_what_the_snapshot_of_the_step_does_not(
 
 
 def test_nobody_takes_the_lease_between_the_fence_and_the_commit(
-    store: Store, place: DuckdbPlace, run: Claimed, beside: Callable[..., Any]
+    store: Store, place: DuckdbPlace, run: ClaimedRun, beside: Callable[..., Any]
 ) -> None:
     def do(stopped: Store) -> None:
         with stopped.step(key(run), LEASE) as step:
@@ -247,7 +247,7 @@ def test_nobody_takes_the_lease_between_the_fence_and_the_commit(
 
 @pytest.mark.parametrize("rest", ["", " (READ_ONLY)"], ids=["", "read only"])
 def test_a_step_beside_an_attached_database_says_what_it_promises(
-    store: Store, run: Claimed, place: DuckdbPlace, tmp_path: Path, rest: str
+    store: Store, run: ClaimedRun, place: DuckdbPlace, tmp_path: Path, rest: str
 ) -> None:
     with duckdb.connect(tmp_path / "other.duckdb") as other:
         other.execute("CREATE TABLE copies AS SELECT 7 AS step")
@@ -262,7 +262,7 @@ def test_a_step_beside_an_attached_database_says_what_it_promises(
 
 
 def test_a_step_that_writes_to_an_attached_database_is_done(
-    store: Store, run: Claimed, place: DuckdbPlace, tmp_path: Path
+    store: Store, run: ClaimedRun, place: DuckdbPlace, tmp_path: Path
 ) -> None:
     with store.step(key(run), LEASE) as step:
         step.connection.execute(f"ATTACH '{tmp_path}/other.duckdb' AS other")

@@ -12,11 +12,11 @@ from rota.errors import Unavailable
 from rota.flow.claim import Claim
 from rota.flow.fire import Fire
 from rota.model.job import Job
-from rota.model.run import Claimed, Run
+from rota.model.run import ClaimedRun, Run
 from rota.model.schedule import Schedule
 from rota.storage.postgres import marks
 from rota.storage.postgres.store import PostgresStore
-from rota.storage.protocol import Claimant, Fired
+from rota.storage.protocol import ClaimRequest, Fired
 from rota.storage.store import Store
 from tests.conformance.support import (
     LEASE,
@@ -47,11 +47,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def claimant(
     limit: int = 10, *, jobs: Sequence[str] = ("job",), queues: Sequence[str] = ()
-) -> Claimant:
-    return Claimant(worker_id="worker", queues=queues, jobs=jobs, limit=limit, lease=LEASE)
+) -> ClaimRequest:
+    return ClaimRequest(worker_id="worker", queues=queues, jobs=jobs, limit=limit, lease=LEASE)
 
 
-def fire_and_claim(store: Store, asks: Claimant) -> Fired:
+def fire_and_claim(store: Store, asks: ClaimRequest) -> Fired:
     planned = plans(store)
     return store.fire(planned, store.jobs_named({one.schedule.job for one in planned}), asks)
 
@@ -89,7 +89,7 @@ def test_it_is_as_if_it_had_been_claimed_a_moment_later(store: Store, clock: Vir
     assert columns(store, at_once) == columns(store, later)
 
 
-def columns(store: Store, claimed: Claimed) -> dict[str, object]:
+def columns(store: Store, claimed: ClaimedRun) -> dict[str, object]:
     own = ("seq", "id", "schedule_id", "created_by")
     return {name: told for name, told in asdict(store.run(claimed.id)).items() if name not in own}
 
@@ -140,7 +140,7 @@ def test_a_pause_holds_for_it(
 
 @pytest.mark.parametrize("asks", [claimant(jobs=("other",)), claimant(queues=("side",))])
 def test_what_the_worker_does_not_serve_is_left_to_others(
-    store: Store, clock: VirtualClock, asks: Claimant
+    store: Store, clock: VirtualClock, asks: ClaimRequest
 ) -> None:
     schedule = put_schedule(store)
     clock.advance("10s")
@@ -278,7 +278,7 @@ class Crew:
 
     def __init__(self, store: Store, clock: VirtualClock, slots: int = 10) -> None:
         self.store, self.clock, self.slots = store, clock, slots
-        self.taken: list[Claimed] = []
+        self.taken: list[ClaimedRun] = []
         self.woken = 0
         self.claim = Claim(
             store,
@@ -351,7 +351,7 @@ def test_while_the_loop_claims_a_fire_goes_alone(
     crew.reach_the_instant()
     plain = store.claim
 
-    def claim_meanwhile(*args: object, **options: object) -> list[Claimed]:
+    def claim_meanwhile(*args: object, **options: object) -> list[ClaimedRun]:
         crew.fire.step()
         assert fired_run(store, schedule).state == "queued"
         return plain(*args, **options)  # type: ignore[arg-type]

@@ -219,7 +219,7 @@ def test_a_file_with_another_schedule_wins_as_a_whole(
     assert put_definition(store, version="two", queue_max=3) is None
     after = store.schedule_named(NAME)
     assert (after.job, after.expr, after.queue_max, after.enabled) == (NAME, "1m", 3, True)
-    assert after.edits() == {}
+    assert after.operator_changes() == {}
     (last, *_) = store.list_schedule_changes(after.id, before=1 << 62, limit=9)
     assert "what was edited here is replaced" in last["reason"]
 
@@ -236,11 +236,11 @@ def test_what_comes_back_is_as_its_file_says(
     else:
         put_definition(store, version="two", every=None)
     assert not store.schedule_named(NAME).enabled
-    assert store.schedule_named(NAME).edits() == {}
+    assert store.schedule_named(NAME).operator_changes() == {}
     clock.advance("10m30s")
     put_definition(store)
     after = store.schedule_named(NAME)
-    assert (after.expr, after.enabled, after.edits()) == ("1m", True, {})
+    assert (after.expr, after.enabled, after.operator_changes()) == ("1m", True, {})
     assert tick(store) == 0
 
 

@@ -19,7 +19,7 @@ from rota.flow.rescue import Rescue
 from rota.flow.settle import HELD_SECONDS, Settler
 from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage.postgres import connect
 from rota.storage.scripts.claim import Renewed
 from rota.storage.store import Store
@@ -67,7 +67,7 @@ def settler_of(store: Store) -> Settler:
     )
 
 
-def state_of(store: Store, run: Claimed) -> str:
+def state_of(store: Store, run: ClaimedRun) -> str:
     return states(store, [run.id])[0]
 
 

@@ -17,7 +17,7 @@ from rota.flow.counters import Counters
 from rota.flow.fire import Fire
 from rota.model.plan import FirePlan
 from rota.model.retry import Retry
-from rota.model.schedule import KIN, Schedule
+from rota.model.schedule import PLAN_KEY_FIELDS, Schedule
 from rota.storage.protocol import Fired
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -158,10 +158,10 @@ def test_only_those_of_one_kin_are_found(store: Store, clock: VirtualClock) -> N
     for one in herd:
         assert store.due_kin(store.schedule_named(one.name), 10) == [two.id for two in herd]
     assert store.due_kin(herd[0], 1) == [herd[0].id]
-    assert delays.kin is None
-    alone = {plan.schedule.name for plan in plans(store) if plan.kin is None}
+    assert delays.plan_key is None
+    alone = {plan.schedule.name for plan in plans(store) if plan.plan_key is None}
     assert {"other-overlap_key", "other-jitter", "other-spread", "other-anchor"} <= alone
-    assert {"job", "expr", "next_fire_at", "revision", "retry"} < set(KIN)
+    assert {"job", "expr", "next_fire_at", "revision", "retry"} < set(PLAN_KEY_FIELDS)
 
 
 def test_what_has_changed_since_it_was_read_is_left_alone(
@@ -288,7 +288,7 @@ class Watched:
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.own: list[int] = []
-        self.kin: list[int] = []
+        self.group_runs: list[int] = []
         self.read: list[int] = []
         fire, fire_kin, due_kin = store.fire, store.fire_kin, store.due_kin
 
@@ -299,7 +299,7 @@ class Watched:
 
         def watched_kin(*asked: Any) -> Fired:
             fired = fire_kin(*asked)
-            self.kin.append(fired.runs)
+            self.group_runs.append(fired.runs)
             return fired
 
         def watched_read(*asked: Any) -> list[int]:
@@ -342,9 +342,9 @@ def test_a_herd_is_fired_by_the_plans_of_one_look(
     clock.advance("10s")
     counters, woken = Counters(), []
     step_on(ticks(store, clock, counters=counters, fired=lambda: woken.append(1)))
-    assert sorted(watched.kin) == [10, 20, 20]
-    assert (sum(watched.kin), sum(watched.own)) == (MANY - 10, 11)
-    assert len(woken) == len([made for made in watched.own + watched.kin if made])
+    assert sorted(watched.group_runs) == [10, 20, 20]
+    assert (sum(watched.group_runs), sum(watched.own)) == (MANY - 10, 11)
+    assert len(woken) == len([made for made in watched.own + watched.group_runs if made])
     assert dict(counters.counts().fires) == {"fired": MANY + 1}
     assert [len(all_runs(store, schedule_id=one.id)) for one in store.list_schedules(limit=99)] == [
         1
@@ -364,7 +364,7 @@ def test_herds_of_several_kinds_are_found_in_a_longer_look(
     clock.advance("10s")
     step_on(ticks(store, clock, batch=36))
     assert len(all_runs(store)) == MANY
-    assert sum(watched.kin) == MANY - 10 - 36
+    assert sum(watched.group_runs) == MANY - 10 - 36
 
 
 def test_a_herd_whose_slots_are_taken_is_decided_one_by_one(
@@ -374,8 +374,8 @@ def test_a_herd_whose_slots_are_taken_is_decided_one_by_one(
     for _ in range(2):
         clock.advance("10s")
         step_on(ticks(store, clock))
-    assert watched.kin[-3:] == [0, 0, 0]
-    assert watched.kin.count(0) == 3  # tried once
+    assert watched.group_runs[-3:] == [0, 0, 0]
+    assert watched.group_runs.count(0) == 3  # tried once
     for one in herd:
         rows = ledger(store, store.schedule_named(one.name))
         assert [row["outcome"] for row in rows] == ["fired", "skipped"]
@@ -410,7 +410,7 @@ def test_what_comes_due_together_is_a_herd_at_its_instant(
     fire.step()
     assert watched.own == [10]
     step_on(fire)
-    assert sum(watched.kin) == MANY - 10
+    assert sum(watched.group_runs) == MANY - 10
 
 
 def test_a_plan_for_a_herd_grows_old(store: Store, clock: VirtualClock, watched: Watched) -> None:
@@ -418,10 +418,10 @@ def test_a_plan_for_a_herd_grows_old(store: Store, clock: VirtualClock, watched:
     clock.advance("10s")
     fire = ticks(store, clock)
     assert [fire.step(), fire.step()] == [0.0, 0.0]
-    assert len(watched.kin) == 1
+    assert len(watched.group_runs) == 1
     clock.advance("1s")
     assert fire.step() == 0.0
-    assert len(watched.kin) == 1
+    assert len(watched.group_runs) == 1
     step_on(fire)
     assert len(all_runs(store)) == MANY
     assert watched.read == [MANY - 10, 0]  # at the end about those that the look fired itself
@@ -456,7 +456,7 @@ def test_a_herd_that_took_too_long_in_vain_is_not_tried_again(
     fire.step()
     assert fire.scattered
     step_on(fire)
-    assert watched.kin.count(0) == 1
+    assert watched.group_runs.count(0) == 1
 
 
 def test_seqs_that_were_taken_back_are_not_trusted(
@@ -505,4 +505,4 @@ def test_a_tick_with_a_limit_fires_no_herd(
     fire = ticks(store, clock, max_fires_per_tick=10)
     assert fire.step() == 1.0
     assert len(all_runs(store)) == 10
-    assert watched.kin == []
+    assert watched.group_runs == []

@@ -15,17 +15,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rota.model.control_row import Reply, failed
+from rota.model.control_row import ControlReply, failed
 from rota.model.files import NewFile
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.plan import FirePlan
 from rota.model.retry import ONCE
-from rota.model.run import Alike, Claimed, NewRun, Run
+from rota.model.run import BulkRuns, ClaimedRun, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.model.steps import StepDone, StepFile
-from rota.storage.protocol import Claimant
+from rota.storage.protocol import ClaimRequest
 from rota.storage.scripts.steps import StepKey
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -155,7 +155,7 @@ class FireAndClaim(Verb):
         self.planned = plans(self.store)
 
     def call(self, store: Store) -> object:
-        asks = Claimant(worker_id="worker", queues=(), jobs=["job"], limit=1, lease=LEASE)
+        asks = ClaimRequest(worker_id="worker", queues=(), jobs=["job"], limit=1, lease=LEASE)
         return store.fire(self.planned, {}, asks)
 
     def complete(self) -> bool:
@@ -220,7 +220,7 @@ class Enqueue(Verb):
 
 class EnqueuePlain(Verb):
     name = "enqueue"
-    runs: Alike
+    runs: BulkRuns
 
     def prepare(self) -> None:
         self.runs = alike(3)
@@ -272,7 +272,7 @@ class Claim(Verb):
 
 class Settle(Verb):
     name = "settle"
-    run: Claimed
+    run: ClaimedRun
 
     def prepare(self) -> None:
         self.ids = enqueue_many(self.store, 2, concurrency_key=self.key, priority=self.round)
@@ -292,7 +292,7 @@ class Settle(Verb):
 
 class SettlePlain(Verb):
     name = "settle"
-    runs: list[Claimed]
+    runs: list[ClaimedRun]
 
     def prepare(self) -> None:
         self.ids = enqueue_many(self.store, 2)
@@ -575,10 +575,10 @@ class Answer(Verb):
         self.ids = enqueue_many(self.store, 1)
 
     def call(self, store: Store) -> object:
-        def do(joined: Any) -> Reply:
+        def do(joined: Any) -> ControlReply:
             joined.cancel_run(self.ids[0], None, ME, note_end)
             joined.record_action(ME, "asked", self.key)
-            return Reply(status="done", kept=self.key)
+            return ControlReply(status="done", redacted_text=self.key)
 
         return store.answer(self.row, do, lambda fault: failed(self.key, fault))
 
@@ -593,7 +593,7 @@ class PruneAnswered(Verb):
         for _ in range(2):
             self.store.engine.write("ask", lambda tx: tx.text(ASK[self.store.dialect], {}))
         for one in self.store.asked(limit=9):
-            reply = Reply(status="done", kept=self.key)
+            reply = ControlReply(status="done", redacted_text=self.key)
             self.store.answer(one.id, lambda _, reply=reply: reply, lambda fault: failed("", fault))
         self.clock.advance("1h")
 

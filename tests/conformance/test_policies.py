@@ -17,7 +17,7 @@ from rota.flow.settle import Settler
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.retry import ONCE, Retry
-from rota.model.run import Claimed, Run
+from rota.model.run import ClaimedRun, Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.protocol import Broken
 from rota.storage.scripts.fire import NOTHING_FIRED
@@ -34,7 +34,7 @@ class World:
     def __init__(self, place: Place, clock: VirtualClock, retry: Retry = ONCE) -> None:
         self.place, self.clock = place, clock
         self.job = Job(name="job", retry=retry)
-        self.running: list[Claimed] = []
+        self.running: list[ClaimedRun] = []
         self.restart()
         self.store.put_jobs([self.job])
 
@@ -49,7 +49,7 @@ class World:
             max_lost=3,
             events=Events(),
             termination_hook_of=lambda name: None,
-            luck=lambda: 0.0,
+            random_value=lambda: 0.0,
         )
         self.control = Control(self.store, actor=ME, termination_hook_of=lambda name: None)
 
@@ -57,7 +57,7 @@ class World:
         made = Schedule(name="s", job="job", kind=kind, expr=expr, **options)  # type: ignore[arg-type]
         return self.store.put_schedule(made, ME)
 
-    def look(self) -> list[Claimed]:
+    def look(self) -> list[ClaimedRun]:
         """Everything that is due now fires, is promoted and claimed; what was claimed."""
         while self.fire.step() == 0.0:
             pass
@@ -74,7 +74,7 @@ class World:
             self.clock.advance(step)
             self.look()
 
-    def end(self, run: Claimed, kind: str = "succeeded") -> None:
+    def end(self, run: ClaimedRun, kind: str = "succeeded") -> None:
         self.running.remove(run)
         self.settler.settle_now(
             [(run, Outcome(kind=kind, error=None if kind != "failed" else "x"))]

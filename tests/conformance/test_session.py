@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from rota.errors import StorageError, Unavailable
-from rota.model.control_row import Reply, failed
+from rota.model.control_row import ControlReply, failed
 from rota.storage.postgres import pool as pool_module
 from rota.storage.postgres import session as session_module
 from rota.storage.postgres.session import HOT, PREPARE_AT, Session, Statement
@@ -402,9 +402,9 @@ def test_what_a_control_row_asks_for_waits_less_long_for_a_lock(place: Place, po
     """Longer than the second after which a server looks for a deadlock: that is tried again."""
     store, waits = place.open(), []
 
-    def do(joined: Any) -> Reply:
+    def do(joined: Any) -> ControlReply:
         waits.append(shown(joined.engine.tx.connection)["lock_timeout"])
-        return Reply(status="done", kept="as asked")
+        return ControlReply(status="done", redacted_text="as asked")
 
     place.execute("INSERT INTO rota.control (statement) VALUES ('SHOW JOBS')")
     (asked,) = store.asked(limit=1)

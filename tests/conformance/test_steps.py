@@ -11,7 +11,7 @@ import pytest
 
 from rota.errors import LeaseLost, StorageError, Unavailable, Unknown
 from rota.model.job import Job
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
 from rota.storage.scripts.steps import StepKey
 from rota.storage.store import Store
@@ -35,7 +35,7 @@ FILES = [
 
 
 @pytest.fixture
-def run(store: Store) -> Claimed:
+def run(store: Store) -> ClaimedRun:
     enqueue(store)
     return claim_one(store)
 
@@ -46,11 +46,11 @@ def effects(place: Place) -> Place:
     return place
 
 
-def key(run: Claimed, number: int = 1) -> StepKey:
+def key(run: ClaimedRun, number: int = 1) -> StepKey:
     return StepKey(seq=run.seq, attempt=run.attempt, number=number)
 
 
-def do(store: Store, run: Claimed, number: int = 1, done: StepDone | None = None) -> None:
+def do(store: Store, run: ClaimedRun, number: int = 1, done: StepDone | None = None) -> None:
     """A step whose work is a row in `effects`."""
     with store.step(key(run, number), LEASE) as step:
         step.connection.execute(f"INSERT INTO effects (step) VALUES ({number})")
@@ -61,7 +61,7 @@ def effects_of(place: Place) -> list[int]:
     return [step for (step,) in place.execute("SELECT step FROM effects ORDER BY step")]
 
 
-def test_the_files_of_a_run_are_kept_as_it_began(store: Store, run: Claimed) -> None:
+def test_the_files_of_a_run_are_kept_as_it_began(store: Store, run: ClaimedRun) -> None:
     assert store.kept_files(run.seq) == []
     store.keep_files(run.seq, run.attempt, FILES)
     assert store.kept_files(run.seq) == FILES
@@ -70,12 +70,12 @@ def test_the_files_of_a_run_are_kept_as_it_began(store: Store, run: Claimed) -> 
     assert store.kept_files(run.seq) == FILES
 
 
-def test_a_text_is_stored_once(store: Store, place: Place, run: Claimed) -> None:
+def test_a_text_is_stored_once(store: Store, place: Place, run: ClaimedRun) -> None:
     store.keep_files(run.seq, run.attempt, FILES)
     assert place.execute(f"SELECT count(*) FROM {place.table('job_texts')}") == [(2,)]
 
 
-def test_texts_are_found_by_their_hashes(store: Store, run: Claimed) -> None:
+def test_texts_are_found_by_their_hashes(store: Store, run: ClaimedRun) -> None:
     first, other = FILES[:2]
     assert store.texts_of([first.hash, other.hash]) == store.texts_of([]) == {}
     store.keep_files(run.seq, run.attempt, [first])
@@ -83,7 +83,7 @@ def test_texts_are_found_by_their_hashes(store: Store, run: Claimed) -> None:
 
 
 def test_texts_are_kept_without_a_run_for_a_while(
-    store: Store, clock: VirtualClock, run: Claimed
+    store: Store, clock: VirtualClock, run: ClaimedRun
 ) -> None:
     store.keep_texts(FILES)
     store.keep_texts(FILES[:1])
@@ -95,14 +95,14 @@ def test_texts_are_kept_without_a_run_for_a_while(
     assert set(store.texts_of([file.hash for file in FILES])) == {FILES[0].hash}
 
 
-def test_a_step_and_its_mark_are_one(store: Store, effects: Place, run: Claimed) -> None:
+def test_a_step_and_its_mark_are_one(store: Store, effects: Place, run: ClaimedRun) -> None:
     do(store, run, 1, StepDone(rows=1, result='[{"a":1}]'))
     assert effects_of(effects) == [1]
     assert store.done_steps(run.seq) == {1}
 
 
 def test_a_step_that_is_not_committed_leaves_nothing(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     with store.step(key(run), LEASE) as step:
         step.connection.execute("INSERT INTO effects (step) VALUES (1)")
@@ -112,7 +112,7 @@ def test_a_step_that_is_not_committed_leaves_nothing(
     assert effects_of(effects) == [1]
 
 
-def test_a_step_commits_once(store: Store, effects: Place, run: Claimed) -> None:
+def test_a_step_commits_once(store: Store, effects: Place, run: ClaimedRun) -> None:
     with store.step(key(run), LEASE) as step:
         step.commit(StepDone())
         with pytest.raises(StorageError, match="has ended"):
@@ -120,7 +120,7 @@ def test_a_step_commits_once(store: Store, effects: Place, run: Claimed) -> None
 
 
 def test_an_attempt_that_lost_its_lease_can_do_nothing(
-    store: Store, effects: Place, clock: VirtualClock, run: Claimed
+    store: Store, effects: Place, clock: VirtualClock, run: ClaimedRun
 ) -> None:
     clock.advance("31s")
     rescue(store)
@@ -143,14 +143,14 @@ def test_an_attempt_that_lost_its_lease_can_do_nothing(
 
 
 def test_a_cancelled_run_in_hand_still_commits_its_step(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     store.cancel_run(run.id, None, ME)
     do(store, run)
     assert store.done_steps(run.seq) == {1}
 
 
-def test_what_an_earlier_attempt_did_is_done(store: Store, effects: Place, run: Claimed) -> None:
+def test_what_an_earlier_attempt_did_is_done(store: Store, effects: Place, run: ClaimedRun) -> None:
     do(store, run)
     settle(store, run, "released")
     again = claim_one(store)
@@ -162,7 +162,7 @@ def test_what_an_earlier_attempt_did_is_done(store: Store, effects: Place, run: 
 
 
 def test_steps_tell_how_they_ended(
-    store: Store, effects: Place, clock: VirtualClock, run: Claimed
+    store: Store, effects: Place, clock: VirtualClock, run: ClaimedRun
 ) -> None:
     began = clock.moment
     for file in FILES:
@@ -179,7 +179,7 @@ def test_steps_tell_how_they_ended(
     assert third["hash"] == FILES[2].hash
 
 
-def test_a_pause_is_heard_by_the_attempt(store: Store, run: Claimed) -> None:
+def test_a_pause_is_heard_by_the_attempt(store: Store, run: ClaimedRun) -> None:
     assert not store.pause_requested(run.seq, run.attempt)
     store.pause_run(run.id, None, ME)
     assert store.pause_requested(run.seq, run.attempt)
@@ -187,7 +187,7 @@ def test_a_pause_is_heard_by_the_attempt(store: Store, run: Claimed) -> None:
 
 
 def test_a_paused_attempt_does_not_count_and_goes_on_where_it_was(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     do(store, run)
     store.pause_run(run.id, "lunch", ME)
@@ -199,7 +199,7 @@ def test_a_paused_attempt_does_not_count_and_goes_on_where_it_was(
     assert store.done_steps(claim_one(store).seq) == {1}
 
 
-def all_done(store: Store, run: Claimed, *, ends: str) -> None:
+def all_done(store: Store, run: ClaimedRun, *, ends: str) -> None:
     store.keep_files(run.seq, run.attempt, FILES)
     for number in (1, 2):
         do(store, run, number)
@@ -211,7 +211,7 @@ def all_done(store: Store, run: Claimed, *, ends: str) -> None:
 
 
 def test_a_redo_goes_on_at_the_first_step_that_is_not_done(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="cancelled")
     store.redo_run(run.id, None, ME)
@@ -220,7 +220,7 @@ def test_a_redo_goes_on_at_the_first_step_that_is_not_done(
 
 
 def test_a_redo_of_a_success_does_every_step_again(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="succeeded")
     store.redo_run(run.id, None, ME)
@@ -229,14 +229,16 @@ def test_a_redo_of_a_success_does_every_step_again(
 
 
 @pytest.mark.parametrize("named", ["02_check.sql", "2"])
-def test_a_redo_may_begin_at_a_step(store: Store, effects: Place, run: Claimed, named: str) -> None:
+def test_a_redo_may_begin_at_a_step(
+    store: Store, effects: Place, run: ClaimedRun, named: str
+) -> None:
     all_done(store, run, ends="succeeded")
     store.redo_run(run.id, None, ME, from_step=named)
     assert store.done_steps(run.seq) == {1}
 
 
 def test_a_redo_with_the_latest_files_forgets_the_kept_ones(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="cancelled")
     store.redo_run(run.id, None, ME, latest=True)
@@ -245,7 +247,7 @@ def test_a_redo_with_the_latest_files_forgets_the_kept_ones(
 
 
 def test_a_redo_from_an_unknown_step_names_the_known_ones(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="cancelled")
     with pytest.raises(Unknown, match=r"no step '04.sql'; its steps are 01_load.sql, 02_check"):
@@ -254,7 +256,7 @@ def test_a_redo_from_an_unknown_step_names_the_known_ones(
 
 
 def test_a_redo_from_a_step_passes_over_what_was_never_done(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     store.keep_files(run.seq, run.attempt, FILES)
     settle(store, run, "cancelled")
@@ -274,7 +276,7 @@ def now_are(store: Store, *files: str) -> None:
 
 @pytest.mark.parametrize("named", ["03_done.sql", "3"])
 def test_a_redo_with_the_latest_files_may_begin_at_a_step(
-    store: Store, effects: Place, run: Claimed, named: str
+    store: Store, effects: Place, run: ClaimedRun, named: str
 ) -> None:
     all_done(store, run, ends="cancelled")
     now_are(store, "01_load.sql", "02_check.sql", "03_done.sql", "04_more.sql")
@@ -288,7 +290,7 @@ def test_a_redo_with_the_latest_files_may_begin_at_a_step(
 
 
 def test_what_was_done_does_not_count_for_another_file(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="cancelled")
     now_are(store, "01_load.sql", "01_new.sql", "02_check.sql")
@@ -301,7 +303,7 @@ def test_what_was_done_does_not_count_for_another_file(
 
 
 def test_a_step_that_the_latest_files_do_not_have_is_refused(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="cancelled")
     now_are(store, "a.sql", "b.sql")
@@ -315,7 +317,9 @@ def test_a_step_that_the_latest_files_do_not_have_is_refused(
     assert store.done_steps(run.seq) == {1, 2}
 
 
-def test_a_step_done_again_after_a_redo_is_done(store: Store, effects: Place, run: Claimed) -> None:
+def test_a_step_done_again_after_a_redo_is_done(
+    store: Store, effects: Place, run: ClaimedRun
+) -> None:
     all_done(store, run, ends="succeeded")
     store.redo_run(run.id, None, ME, from_step="3")
     store.promote(10)
@@ -325,7 +329,7 @@ def test_a_step_done_again_after_a_redo_is_done(store: Store, effects: Place, ru
 
 
 def test_a_deleted_run_leaves_no_steps(
-    store: Store, effects: Place, clock: VirtualClock, run: Claimed
+    store: Store, effects: Place, clock: VirtualClock, run: ClaimedRun
 ) -> None:
     store.begin_step(key(run), FILES[0])
     all_done(store, run, ends="succeeded")
@@ -339,7 +343,7 @@ def test_a_deleted_run_leaves_no_steps(
 
 
 def test_a_text_that_a_run_has_is_not_pruned(
-    store: Store, clock: VirtualClock, run: Claimed
+    store: Store, clock: VirtualClock, run: ClaimedRun
 ) -> None:
     store.keep_files(run.seq, run.attempt, FILES)
     clock.advance("2d")
@@ -347,7 +351,9 @@ def test_a_text_that_a_run_has_is_not_pruned(
     assert store.kept_files(run.seq) == FILES
 
 
-def test_a_failed_statement_cannot_be_committed(store: Store, effects: Place, run: Claimed) -> None:
+def test_a_failed_statement_cannot_be_committed(
+    store: Store, effects: Place, run: ClaimedRun
+) -> None:
     """On engines where a failed statement spoils its transaction, a COMMIT would undo it
     silently."""
     bad = "SELECT * FROM nowhere"
@@ -367,7 +373,7 @@ def test_a_failed_statement_cannot_be_committed(store: Store, effects: Place, ru
 
 
 def test_a_transaction_that_the_sql_ended_itself_is_noticed(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     with store.step(key(run), LEASE) as step:
         step.connection.execute("COMMIT")
@@ -455,7 +461,7 @@ def test_rescue_does_not_believe_leases_that_nobody_could_renew(
 
 
 def test_what_a_step_sets_for_its_session_reaches_nobody_else(
-    store: Store, effects: Place, run: Claimed
+    store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     if effects.engine != "postgres":
         pytest.skip("a session of its own ends with the step")
@@ -483,7 +489,7 @@ def test_what_a_step_sets_for_its_session_reaches_nobody_else(
             assert [session.execute(f"SHOW {name}").fetchone()] == effects.execute(f"SHOW {name}")
 
 
-def test_a_deferred_constraint_fails_the_step(store: Store, place: Place, run: Claimed) -> None:
+def test_a_deferred_constraint_fails_the_step(store: Store, place: Place, run: ClaimedRun) -> None:
     if place.engine == "duckdb":
         pytest.skip("every constraint is checked at once there")
     place.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
@@ -504,7 +510,7 @@ def test_a_deferred_constraint_fails_the_step(store: Store, place: Place, run: C
 
 
 def test_an_attached_file_is_committed_before_the_mark(
-    store: Store, effects: Place, run: Claimed, tmp_path: Path
+    store: Store, effects: Place, run: ClaimedRun, tmp_path: Path
 ) -> None:
     if effects.engine != "sqlite":
         pytest.skip("a transaction writes one database there; for DuckDB see test_duckdb.py")
@@ -520,7 +526,7 @@ def test_an_attached_file_is_committed_before_the_mark(
 
 
 def test_who_lost_his_lease_writes_no_attached_file(
-    store: Store, run: Claimed, clock: VirtualClock, place: Place, tmp_path: Path
+    store: Store, run: ClaimedRun, clock: VirtualClock, place: Place, tmp_path: Path
 ) -> None:
     if place.engine == "postgres":
         pytest.skip("nothing is attached there")
@@ -536,7 +542,7 @@ def test_who_lost_his_lease_writes_no_attached_file(
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_a_step_with_an_old_snapshot_is_fenced_and_commits(
-    store: Store, effects: Place, clock: VirtualClock, run: Claimed, level: str
+    store: Store, effects: Place, clock: VirtualClock, run: ClaimedRun, level: str
 ) -> None:
     if effects.engine != "postgres":
         pytest.skip("a step has one kind of snapshot there")
@@ -559,7 +565,7 @@ def test_a_step_with_an_old_snapshot_is_fenced_and_commits(
     assert store.done_steps(run.seq) == {1}
 
 
-def test_a_step_that_may_only_read_is_done(store: Store, place: Place, run: Claimed) -> None:
+def test_a_step_that_may_only_read_is_done(store: Store, place: Place, run: ClaimedRun) -> None:
     if place.engine != "postgres":
         pytest.skip("a step may write there")
     with store.step(key(run), LEASE) as step:
@@ -569,7 +575,7 @@ def test_a_step_that_may_only_read_is_done(store: Store, place: Place, run: Clai
 
 
 def test_a_commit_without_an_answer_is_found_out_by_reading(
-    store: Store, effects: Place, run: Claimed, monkeypatch: pytest.MonkeyPatch
+    store: Store, effects: Place, run: ClaimedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if effects.engine != "postgres":
         pytest.skip("no connection to lose")

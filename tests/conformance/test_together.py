@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from rota.errors import Conflict
 from rota.model.retry import Retry
-from rota.model.run import Claimed, Run
+from rota.model.run import ClaimedRun, Run
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -53,14 +53,14 @@ class Worker:
             self.end(run)
         return len(runs)
 
-    def begin(self, run: Claimed) -> None:
+    def begin(self, run: ClaimedRun) -> None:
         with self.lock:
             for key, limit in ((run.overlap_key, 1), (run.concurrency_key, LIMIT)):
                 if key is not None:
                     self.running[key].add(run.id)
                     assert len(self.running[key]) <= limit, (key, self.running[key])
 
-    def end(self, run: Claimed) -> None:
+    def end(self, run: ClaimedRun) -> None:
         # Before the settle: from then on another run may have the slot.
         with self.lock:
             for key in (run.overlap_key, run.concurrency_key):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rota.model.retry import ONCE
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.steps import StepDone, StepFile
 from rota.storage.scripts.steps import StepKey
 from rota.storage.store import Store
@@ -82,13 +82,13 @@ def statuses(place: Place, **equal: str) -> list[tuple[str | None, str]]:
     return [(row["file_name"], row["status"]) for row in found]
 
 
-def begin(store: Store, run: Claimed, file: StepFile) -> StepKey:
+def begin(store: Store, run: ClaimedRun, file: StepFile) -> StepKey:
     key = StepKey(seq=run.seq, attempt=run.attempt, number=file.number)
     store.begin_step(key, file)
     return key
 
 
-def do(store: Store, run: Claimed, file: StepFile) -> None:
+def do(store: Store, run: ClaimedRun, file: StepFile) -> None:
     store.finish_step(begin(store, run, file), StepDone(rows=1), None)
 
 

@@ -18,7 +18,7 @@ from rota.flow.settle import retry_of
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
-from rota.model.run import Claimed, NewRun, Run
+from rota.model.run import ClaimedRun, NewRun, Run
 from rota.storage.scripts.changes import Actor
 from rota.storage.store import Store, open_store
 
@@ -76,12 +76,12 @@ class World:
         )
         return self.store.enqueue([run])[0].id
 
-    def claim(self) -> Claimed:
+    def claim(self) -> ClaimedRun:
         self.store.promote(10)
         (run,) = self.store.claim("worker", queues=[], jobs=["job"], limit=1, lease=LEASE)
         return run
 
-    def begin(self, job: Job | None = None, run: Claimed | None = None) -> Begun:
+    def begin(self, job: Job | None = None, run: ClaimedRun | None = None) -> Begun:
         """Run the next attempt in a thread; the test may stop it."""
         return Begun(self, run or self.claim(), job or self.store.jobs_named(["job"])["job"])
 
@@ -94,7 +94,7 @@ class World:
         """The next attempt, done and settled."""
         return self.begin(job).ended()
 
-    def steps(self, run: Run | Claimed) -> list[tuple[str, str]]:
+    def steps(self, run: Run | ClaimedRun) -> list[tuple[str, str]]:
         return [(row["name"], row["status"]) for row in self.store.list_steps(run.seq)]
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
@@ -108,7 +108,7 @@ class World:
 
 
 class Begun:
-    def __init__(self, world: World, run: Claimed, job: Job) -> None:
+    def __init__(self, world: World, run: ClaimedRun, job: Job) -> None:
         self.world, self.run, self.outcome = world, run, Outcome(kind="released")
         owner = Owner(
             storage=world.store,

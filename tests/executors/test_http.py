@@ -664,7 +664,7 @@ def test_secrets_are_found_nowhere(
         server.answers["/?t=query-%22canary%22-0451"] = echo(status)
         context = http_context(job, {"pw": "hunter2hunter2", "db": {"password": "pw"}}, port=port)
         context.args["password"] = "hunter2hunter2"
-        outcome = executor.run(context).shown(context.secrets)
+        outcome = executor.run(context).redacted(context.secrets)
         seen = "\n".join([str(outcome.result), str(outcome.error), *port.lines])
         assert SECRET in str(server.received[-1].headers)
         for secret in (SECRET, "hunter2", "fresh", 'canary"', "canary%22"):

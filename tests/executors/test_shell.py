@@ -467,7 +467,7 @@ def test_secrets_are_found_nowhere(begin: Begin, monkeypatch: pytest.MonkeyPatch
             "KEY": "${SIGNING_SECRET}",
         },
     )
-    told = str(attempt.outcome.shown(attempt.context.secrets).error)
+    told = str(attempt.outcome.redacted(attempt.context.secrets).error)
     seen = "\n".join([told, *attempt.port.lines])
     for secret in (SECRET, "told-literally", "line of key", "hunter2", "key-in-an", SECRET[:8]):
         assert secret not in seen, secret

@@ -21,7 +21,7 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
-from rota.model.run import Claimed, NewRun
+from rota.model.run import ClaimedRun, NewRun
 from rota.storage.engine import Probe
 from rota.storage.store import Store, open_store
 from tests.fault.parts import STEPS
@@ -133,7 +133,7 @@ def work_once(
     store.close()
 
 
-def claim(store: Store) -> list[Claimed]:
+def claim(store: Store) -> list[ClaimedRun]:
     return store.claim("worker", queues=[], jobs=["job"], limit=1, lease=LEASE)
 
 

@@ -97,7 +97,7 @@ class Served:
         self.app, self.jobs, self.time = app, jobs, Time()
         self.sql = Recorder()
         app.executor("sql", self.sql)
-        told: dict[str, Any] = {"look_seconds": PATIENCE, **options}
+        told: dict[str, Any] = {"inspection_seconds": PATIENCE, **options}
         self.folder = Folder(app, monotonic=self.time, **told)
         app._folder = self.folder
 

@@ -9,7 +9,7 @@ import pytest
 
 from rota.errors import Conflict
 from rota.jobsd import load as loading
-from rota.jobsd.folder import ACTOR, ROOT_SECONDS, SWEEP_SECONDS, Folder
+from rota.jobsd.folder import ACTOR, REPAIR_SECONDS, ROOT_SECONDS, Folder
 from rota.model.job import Job
 from rota.model.run import Run
 from rota.model.schedule import Schedule
@@ -240,12 +240,12 @@ def state(served: Served, name: str) -> tuple[Job, Schedule]:
 def outlive_a_file(served: Served, name: str) -> None:
     """Look again and again while it is there, and when it is gone."""
     for _ in range(3):
-        served.time.now += SWEEP_SECONDS
+        served.time.now += REPAIR_SECONDS
         served.settle()
     served.jobs.remove(name)
     for _ in range(3):
         served.settle()
-        served.time.now += SWEEP_SECONDS
+        served.time.now += REPAIR_SECONDS
 
 
 def create(served: Served, name: str) -> None:
@@ -287,7 +287,7 @@ def test_the_name_of_a_statement_is_free_when_its_schedule_is_dropped(
     assert served.app.problems() == [told]
     assert served.names() == []
     served.app.control.drop("report")
-    served.time.now += SWEEP_SECONDS
+    served.time.now += REPAIR_SECONDS
     served.look()
     assert served.names() == list(served.registered()) == ["report"]
     assert served.app.problems() == []

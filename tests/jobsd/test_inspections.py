@@ -49,13 +49,15 @@ def test_files_after_one_that_hangs_are_answered(jobs: Jobs, gate: Gate) -> None
     answered = threading.Event()
     inspections = Inspections(answered.set, slow_seconds=0.1)
     found: dict[str, FileFacts | FileError] = {}
-    wait_until(lambda: found or found.update(inspections.look({**hang, good: 1}, 0.1)), "an answer")
+    wait_until(
+        lambda: found or found.update(inspections.inspect({**hang, good: 1}, 0.1)), "an answer"
+    )
     assert list(found) == [good]
     assert isinstance(found[good], FileFacts)
     answered.clear()
     gate.open()
     # Whoever looked at the good one may tell of it only now.
-    wait_until(lambda: answered.is_set() and inspections.look(hang, 0.0), "one that hung")
+    wait_until(lambda: answered.is_set() and inspections.inspect(hang, 0.0), "one that hung")
 
 
 def test_the_patient_have_every_answer(jobs: Jobs, gate: Gate) -> None:
@@ -63,16 +65,16 @@ def test_the_patient_have_every_answer(jobs: Jobs, gate: Gate) -> None:
     inspections = Inspections(lambda: None, slow_seconds=0.0)
     opener = threading.Thread(target=gate.open)
     opener.start()
-    assert isinstance(inspections.look({slow: 1}, None)[slow], FileFacts)
+    assert isinstance(inspections.inspect({slow: 1}, None)[slow], FileFacts)
     opener.join()
 
 
 def test_a_changed_file_has_another_answer(jobs: Jobs, gate: Gate) -> None:
     path = str(jobs.python("slow", gate.hangs()))
     inspections = Inspections(lambda: None, slow_seconds=0.1)
-    assert inspections.look({path: 1}, 0.0) == {}
+    assert inspections.inspect({path: 1}, 0.0) == {}
     jobs.python("slow", "def run(ctx:")
-    assert isinstance(inspections.look({path: 2}, None)[path], FileError)
+    assert isinstance(inspections.inspect({path: 2}, None)[path], FileError)
 
 
 def test_a_file_whose_inspection_fails_is_told_and_the_next_are_looked_at(
@@ -109,7 +111,7 @@ def test_a_file_for_which_there_is_no_thread_is_looked_at_later(
         patch.setattr(threading.Thread, "start", fail)
         for _ in range(THREADS + 1):
             with pytest.raises(RuntimeError):
-                inspections.look({good: 1}, 0.0)
+                inspections.inspect({good: 1}, 0.0)
     assert isinstance(look(inspections, {good: 1})[good], FileFacts)
 
 
@@ -120,7 +122,7 @@ def look(inspections: Inspections, paths: dict[str, object]) -> dict[str, FileFa
 
     def ask() -> bool:
         found.update(
-            inspections.look({one: wanted[one] for one in wanted if one not in found}, 0.1)
+            inspections.inspect({one: wanted[one] for one in wanted if one not in found}, 0.1)
         )
         return found.keys() == wanted.keys()
 
@@ -138,7 +140,7 @@ def test_a_hanging_file_delays_neither_start_nor_others(
     first.app.stop()
     jobs.python("slow", gate.hangs("schedule = '0 4 * * *'"))
     served = serve(jobs)
-    served.folder.look_seconds = 0.0
+    served.folder.inspection_seconds = 0.0
     served.app.start()
     assert served.names() == ["accounting"]
     assert "slow" in served.registered(), "what is not known yet is not retired"

@@ -11,7 +11,7 @@ import rota
 from rota.flow.fire import Fire
 from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage.store import Store, open_store
 from rota.testing import Clock
 from tests.jobsd.support import Jobs, Served
@@ -33,12 +33,12 @@ class Line:
             while self.fire.step() == 0.0:
                 pass
 
-    def claim(self) -> Claimed:
+    def claim(self) -> ClaimedRun:
         lease = timedelta(days=1)
         (run,) = self.store.claim("w", queues=(), jobs=["accounting"], limit=1, lease=lease)
         return run
 
-    def end(self, run: Claimed) -> None:
+    def end(self, run: ClaimedRun) -> None:
         self.store.settle([settle(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3)])
 
     def states(self) -> list[str]:

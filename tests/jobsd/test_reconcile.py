@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.jobsd.quiet import Quiet
+from rota.jobsd.quiet import StableFiles
 from rota.jobsd.reconcile import ORPHAN_SECONDS, Orphans, Plan, reconcile
 from rota.model.definition import Registered
 
@@ -74,29 +74,29 @@ def test_what_is_retired_is_not_retired_again() -> None:
 
 
 def test_a_unit_is_ready_when_it_has_kept_still() -> None:
-    quiet = Quiet(1.0)
-    assert quiet.see({"a": 1}, 0.0) == ([], 1.0)
-    assert quiet.see({"a": 2}, 0.75) == ([], 1.0)
-    assert quiet.see({"a": 2}, 1.25) == ([], 0.5)
-    assert quiet.see({"a": 2}, 1.75) == (["a"], None)
-    quiet.take(["a"], {"a": 2})
-    assert quiet.see({"a": 2}, 9.0) == ([], None)
+    stable = StableFiles(1.0)
+    assert stable.update({"a": 1}, 0.0) == ([], 1.0)
+    assert stable.update({"a": 2}, 0.75) == ([], 1.0)
+    assert stable.update({"a": 2}, 1.25) == ([], 0.5)
+    assert stable.update({"a": 2}, 1.75) == (["a"], None)
+    stable.mark_read(["a"], {"a": 2})
+    assert stable.update({"a": 2}, 9.0) == ([], None)
 
 
 def test_a_storm_in_one_corner_delays_no_other() -> None:
-    quiet = Quiet(1.0)
+    stable = StableFiles(1.0)
     for moment in range(4):
-        ready, _ = quiet.see({"storm": moment, "calm": 0}, moment / 2)
+        ready, _ = stable.update({"storm": moment, "calm": 0}, moment / 2)
     assert ready == ["calm"]
 
 
 def test_what_is_gone_is_ready_after_the_same_time() -> None:
-    quiet = Quiet(1.0)
-    quiet.take(["a"], {"a": 1})
-    assert quiet.see({"a": 1}, 0.0) == ([], None)
-    assert quiet.see({}, 1.0) == ([], 1.0)
-    assert quiet.see({"a": 1}, 1.5) == ([], None)  # it was replaced: never gone
-    assert quiet.see({}, 2.0) == ([], 1.0)
-    assert quiet.see({}, 3.0) == (["a"], None)
-    quiet.take(["a"], {})
-    assert quiet.see({}, 9.0) == ([], None)
+    stable = StableFiles(1.0)
+    stable.mark_read(["a"], {"a": 1})
+    assert stable.update({"a": 1}, 0.0) == ([], None)
+    assert stable.update({}, 1.0) == ([], 1.0)
+    assert stable.update({"a": 1}, 1.5) == ([], None)  # it was replaced: never gone
+    assert stable.update({}, 2.0) == ([], 1.0)
+    assert stable.update({}, 3.0) == (["a"], None)
+    stable.mark_read(["a"], {})
+    assert stable.update({}, 9.0) == ([], None)

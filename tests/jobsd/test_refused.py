@@ -23,7 +23,7 @@ def start(jobs: Jobs, shared: str) -> Iterator[Start]:
 
     def begin(other: Jobs | None = None) -> rota.Rota:
         app = rota.Rota(shared, jobs_dir=str((other or jobs).root))
-        app._folder = Folder(app, quiet_seconds=0.0)
+        app._folder = Folder(app, settle_seconds=0.0)
         made.append(app)
         app.start()
         return app

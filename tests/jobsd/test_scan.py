@@ -320,14 +320,14 @@ def test_sql_in_capitals_is_named_and_not_looked_at(
     (folder / "02.SQL").write_text("SELEC")
     served.settle()
     served.settle()
-    told = "02.SQL beside it is not looked at: SQL files end in .sql, in small letters; rename it"
+    told = "02.SQL beside it is ignored: SQL files end in .sql, in small letters; rename it"
     assert caplog.messages.count(f"jobs.d/tidy/job.toml: {told}") == 1
     assert served.registered() == version
     found = check_folder(served.app, {}, datetime.now(UTC)).findings
     assert ("warning", "jobs.d/tidy/job.toml", told) in [
-        (one.kind, one.place, one.message) for one in found
+        (one.kind, one.display_path, one.message) for one in found
     ]
     (folder / "01.sql").rename(folder / "01.Sql")
     served.settle()
     (error,) = served.app.problems()
-    assert "has no .sql file beside it; add tidy/01.sql; 01.Sql beside it is not looked" in error
+    assert "has no .sql file beside it; add tidy/01.sql; 01.Sql beside it is ignored" in error

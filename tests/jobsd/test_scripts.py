@@ -91,7 +91,7 @@ def test_a_folder_of_scripts_that_cannot_be_read_is_shown_and_the_others_go_on(
     assert served.names() == ["accounting"]
     assert rows(target, "SELECT name FROM sqlite_master") == [("a",)]
     (found,) = check_folder(served.app, {}, datetime.now(UTC)).findings
-    assert (found.kind, found.place) == ("error", name)
+    assert (found.kind, found.display_path) == ("error", name)
     assert found.message in told
 
 

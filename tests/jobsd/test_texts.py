@@ -24,9 +24,9 @@ def start(jobs: Jobs, tmp_path: Path) -> Iterator[Start]:
     not taken."""
     made: list[rota.Rota] = []
 
-    def begin(quiet_seconds: float = NEVER) -> rota.Rota:
+    def begin(settle_seconds: float = NEVER) -> rota.Rota:
         app = rota.Rota(f"sqlite:///{tmp_path / 'rota.db'}", jobs_dir=str(jobs.root))
-        app._folder = Folder(app, quiet_seconds=quiet_seconds)
+        app._folder = Folder(app, settle_seconds=settle_seconds)
         made.append(app)
         app.start()
         return app

@@ -150,11 +150,11 @@ class Pausing:
 class Live:
     """An app that follows the folder, and everything it ever took for a job."""
 
-    def __init__(self, jobs: Jobs, database: str, quiet_seconds: float) -> None:
+    def __init__(self, jobs: Jobs, database: str, settle_seconds: float) -> None:
         self.clock = Pausing()
         self.app = rota.Rota(database, jobs_dir=str(jobs.root))
         self.app.executor("sql", Recorder())
-        self.folder = folders.Folder(self.app, quiet_seconds=quiet_seconds, monotonic=self.clock)
+        self.folder = folders.Folder(self.app, settle_seconds=settle_seconds, monotonic=self.clock)
         self.app._folder = self.folder
         self.taken: set[tuple[str, str]] = set()
         set_file_job = self.app.set_file_job
@@ -195,8 +195,8 @@ def live(
     monkeypatch.setattr(folders, "RECONCILE_SECONDS", FAR)
     made: list[Live] = []
 
-    def make(quiet_seconds: float) -> Live:
-        made.append(Live(jobs, f"sqlite:///{tmp_path / 'rota.db'}", quiet_seconds))
+    def make(settle_seconds: float) -> Live:
+        made.append(Live(jobs, f"sqlite:///{tmp_path / 'rota.db'}", settle_seconds))
         return made[0]
 
     yield make

@@ -102,7 +102,7 @@ class Process:
             termination_hook_of=termination_hook_of,
             settled=self._settled,
             restarted=self._waker("fire"),
-            luck=world.rng.random,
+            random_value=world.rng.random,
         )
         if "worker" in self.parts:
             self._begin_worker(events)

@@ -15,11 +15,11 @@ from rota.flow.settle import Settler
 from rota.flow.worker import Worker
 from rota.model.job import Job
 from rota.model.outcome import Outcome, Settlement, settle
-from rota.model.plan import FirePlan, Stretch, plan_fire
-from rota.model.run import Claimed
+from rota.model.plan import FirePlan, OccurrenceRange, plan_fire
+from rota.model.run import ClaimedRun
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.storage.engine import Transaction
-from rota.storage.protocol import Claimant
+from rota.storage.protocol import ClaimRequest
 from rota.storage.scripts.delays import Occurrence, restart_delay
 from rota.storage.scripts.fire import Fired, advances
 from rota.storage.store import Store
@@ -100,7 +100,7 @@ def herd_fired_whatever_its_schedules_say(world: World) -> Iterator[None]:
 
 @plant(Focus(punctual=True, operator=True))
 def fire_that_claims_what_it_made_whoever_is_in_line(world: World) -> Iterator[None]:
-    def claim(store: Store, tx: Transaction, asks: Claimant) -> list[tuple[Any, ...]]:
+    def claim(store: Store, tx: Transaction, asks: ClaimRequest) -> list[tuple[Any, ...]]:
         if world.current.asked is None or world.current.asked.verb != "fire":
             return plain(store, tx, asks)
         queued = "SELECT seq FROM _rota_runs WHERE state = 'queued' ORDER BY seq DESC LIMIT 1"
@@ -130,12 +130,12 @@ def cursor_computed_from_the_local_clock(world: World) -> Iterator[None]:
 
 @plant()
 def catch_up_off_by_one(world: World) -> Iterator[None]:
-    def shorten(stretch: Stretch) -> Stretch:
+    def shorten(stretch: OccurrenceRange) -> OccurrenceRange:
         return msgspec.structs.replace(stretch, count=(stretch.count or 2) - 1)
 
     def plan(schedule: Schedule, now: datetime) -> FirePlan:
         planned = plan_fire(schedule, now)
-        return msgspec.structs.replace(planned, stretches=tuple(map(shorten, planned.stretches)))
+        return msgspec.structs.replace(planned, ranges=tuple(map(shorten, planned.ranges)))
 
     with patch("rota.flow.fire.plan_fire", plan):
         yield
@@ -143,7 +143,7 @@ def catch_up_off_by_one(world: World) -> Iterator[None]:
 
 @plant(INTERFERED)
 def resume_that_replays(world: World) -> Iterator[None]:
-    def plan(schedule: Schedule, now: datetime) -> tuple[datetime | None, Stretch | None]:
+    def plan(schedule: Schedule, now: datetime) -> tuple[datetime | None, OccurrenceRange | None]:
         return schedule.next_fire_at, None
 
     with patch("rota.storage.scripts.schedules.plan_resume", plan):
@@ -221,7 +221,7 @@ def renew_without_fence(world: World) -> Iterator[None]:
 
 @plant()
 def rescue_that_does_not_count(world: World) -> Iterator[None]:
-    def uncounted(run: Claimed, outcome: Outcome, **options: Any) -> Settlement:
+    def uncounted(run: ClaimedRun, outcome: Outcome, **options: Any) -> Settlement:
         decided = settle(run, outcome, **options)
         return (
             msgspec.structs.replace(decided, lost=run.lost) if outcome.kind == "lost" else decided

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.errors import Unavailable
 from rota.storage.engine import Transaction
-from rota.storage.protocol import Claimant
+from rota.storage.protocol import ClaimRequest
 from rota.storage.sqlite.engine import SqliteEngine
 from rota.storage.store import Store
 from tests.simulation.baton import Crash
@@ -163,13 +163,13 @@ class Asked:
         return self.options[name]
 
     @property
-    def claimant(self) -> Claimant | None:
+    def claimant(self) -> ClaimRequest | None:
         """Who claims by it: a claim, or a fire that is one as well."""
         match self.verb:
             case "claim":
-                return Claimant(worker_id=self.args[0], **self.options)
+                return ClaimRequest(worker_id=self.args[0], **self.options)
             case "fire" if len(self.args) > 2:
-                found: Claimant | None = self.args[2]
+                found: ClaimRequest | None = self.args[2]
                 return found
             case _:
                 return None

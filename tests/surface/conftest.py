@@ -17,7 +17,7 @@ import rota
 from rota.cli.main import main
 from rota.flow.control import Control
 from rota.flow.events import RunEvent
-from rota.life import open_door
+from rota.life import open_local_socket
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def store(cli: Cli, database: str) -> Iterator[Control]:
     """A store with a few jobs that nobody works on."""
     app = shop()
-    door = open_door(app)  # without the loops that would move its runs along
+    door = open_local_socket(app)  # without the loops that would move its runs along
     yield app.control
     if door is not None:
         door.stop()

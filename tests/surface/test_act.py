@@ -15,7 +15,7 @@ import pytest
 import rota
 from rota.cli import enqueue as enqueue_command
 from rota.flow.control import Control
-from rota.life import open_door
+from rota.life import open_local_socket
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from tests.surface.conftest import Cli, Ends, shop
@@ -104,7 +104,7 @@ def test_wait_shows_how_far_it_is(cli: Cli, database: str, monkeypatch: pytest.M
 
     app.load()
     app.start(["worker"])
-    door = open_door(app)
+    door = open_local_socket(app)
 
     class Screen(io.StringIO):
         def isatty(self) -> bool:
@@ -405,7 +405,7 @@ def test_a_redo_says_what_has_changed_and_what_it_leaves_out(cli: Cli) -> None:
         "ask for the latest (--latest) to run those\n"
     )
     cli("cancel", run)
-    assert "01.sql was never done, and is passed over\n" in cli("redo", run, "--from", "2").err
+    assert "01.sql was never done, and is skipped\n" in cli("redo", run, "--from", "2").err
     cli("cancel", run)
     assert cli("redo", run, "--latest").err == ""
 

@@ -22,7 +22,7 @@ import pytest
 import rota
 from rota.flow import doctor, doctor_store
 from rota.flow.worker import tzdata_version
-from rota.life import open_door
+from rota.life import open_local_socket
 from rota.model.job import Job
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Actor, Broken
@@ -511,7 +511,7 @@ def test_a_store_behind_its_door(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     pytest.importorskip("duckdb")
     monkeypatch.setenv("ROTA_DATABASE", "duckdb:///shop.duckdb")
     app = shop()
-    door = open_door(app)
+    door = open_local_socket(app)
     assert door is not None
     try:
         app.control.pause_dispatch("lunch")

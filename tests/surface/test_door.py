@@ -23,12 +23,12 @@ import pytest
 
 import rota
 from rota.door import address, client, messages, server
-from rota.door.address import Listening, door_of
-from rota.door.client import RemoteControl, knock, remote_control
+from rota.door.address import ListeningSocket, socket_path
+from rota.door.client import RemoteControl, connect, remote_control
 from rota.errors import Conflict, Invalid, RotaError, Unavailable, Unknown
 from rota.flow.control import Control
 from rota.flow.enqueue import Options
-from rota.life import open_door
+from rota.life import open_local_socket
 from rota.model.schedule import Schedule
 from rota.sql.execute import Statements
 from rota.storage.protocol import Actor
@@ -61,20 +61,20 @@ def app(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[rota.Rota]:
 
 @pytest.fixture
 def place(app: rota.Rota) -> Path:
-    return door_of("shop.duckdb", "rota")
+    return socket_path("shop.duckdb", "rota")
 
 
 @pytest.fixture
-def door(app: rota.Rota) -> Iterator[server.Door]:
-    made = open_door(app)
-    assert isinstance(made, server.Door)
+def door(app: rota.Rota) -> Iterator[server.SocketServer]:
+    made = open_local_socket(app)
+    assert isinstance(made, server.SocketServer)
     assert made.error is None
     yield made
     made.stop()
 
 
 @pytest.fixture
-def remote(place: Path, door: server.Door) -> Iterator[RemoteControl]:
+def remote(place: Path, door: server.SocketServer) -> Iterator[RemoteControl]:
     made = remote_control(place, ADA)
     assert made is not None
     yield made
@@ -85,7 +85,7 @@ class Raw:
     """Somebody at the door who may say anything."""
 
     def __init__(self, place: Path) -> None:
-        found = address.connect(place, 20)
+        found = address.open_socket(place, 20)
         assert found is not None
         self.socket = found
         self.answers = found.makefile("rb")
@@ -110,7 +110,7 @@ HELLO = b'{"call": "hello"}'
 
 
 @pytest.fixture
-def raw(place: Path, door: server.Door) -> Iterator[Raw]:
+def raw(place: Path, door: server.SocketServer) -> Iterator[Raw]:
     with closing(Raw(place)) as made:
         yield made
 
@@ -136,7 +136,7 @@ def test_the_command_line_asks_nothing_that_does_not_pass() -> None:
 def test_every_call_is_one_of_control_with_types_that_can_be_checked(call: str) -> None:
     signature, hints = messages._signature(call)
     assert set(signature.parameters) <= set(hints)
-    assert call in messages.LOOKS or call in messages.ACTS
+    assert call in messages.READS or call in messages.WRITES
 
 
 def test_the_same_nouns_come_back(app: rota.Rota, remote: RemoteControl) -> None:
@@ -194,7 +194,9 @@ def test_a_broken_schedule_is_shown_and_not_taken(
     remote: RemoteControl, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Schedule(name="bad", job="greet", kind="cron", expr="* * * * *")
-    broken = Schedule.broken({**vars(whole), "expr": "61 * * * *"}, "cron '61 * * * *' …")
+    broken = Schedule.from_unreadable_row(
+        {**vars(whole), "expr": "61 * * * *"}, "cron '61 * * * *' …"
+    )
 
     def schedule(self: Control, name: str) -> Schedule:
         return broken
@@ -257,11 +259,11 @@ def test_another_user_is_sent_away(place: Path, raw: Raw, monkeypatch: pytest.Mo
 
 
 def test_the_process_of_another_user_is_not_asked(
-    place: Path, door: server.Door, monkeypatch: pytest.MonkeyPatch
+    place: Path, door: server.SocketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "peer", lambda sock: (77, os.geteuid() + 1))
     with pytest.raises(Conflict, match="belongs to process 77 of another user"):
-        knock(place)
+        connect(place)
 
 
 def test_who_gives_no_name_is_the_user_at_the_other_end(app: rota.Rota, raw: Raw) -> None:
@@ -272,7 +274,7 @@ def test_who_gives_no_name_is_the_user_at_the_other_end(app: rota.Rota, raw: Raw
 
 
 def test_another_version_is_refused(
-    place: Path, door: server.Door, monkeypatch: pytest.MonkeyPatch
+    place: Path, door: server.SocketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "VERSION", "99.0")
     with pytest.raises(Conflict, match=r"is Rota .* and this is 99.0; start that process again"):
@@ -341,7 +343,7 @@ def test_a_request_that_is_too_long_is_not_sent(remote: RemoteControl) -> None:
 def test_an_answer_that_is_too_long_is_not_sent(
     remote: RemoteControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "ANSWER_BYTES", 300)
+    monkeypatch.setattr(messages, "REPLY_BYTES", 300)
     with pytest.raises(Invalid, match=r"the limit is 300: ask for fewer with --limit"):
         remote.jobs()
     assert remote.now()
@@ -372,7 +374,7 @@ def test_who_goes_away_in_the_middle_harms_nobody(
     assert "ok" in raw.ask(HELLO)
 
 
-def test_two_hundred_clients_at_once_are_answered(place: Path, door: server.Door) -> None:
+def test_two_hundred_clients_at_once_are_answered(place: Path, door: server.SocketServer) -> None:
     clients = [Raw(place) for _ in range(200)]
     for one in clients:
         one.send(b'{"call": "queues"}\n')
@@ -384,7 +386,7 @@ def test_two_hundred_clients_at_once_are_answered(place: Path, door: server.Door
 def test_one_client_too_many_is_told(
     place: Path, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "MOST_CLIENTS", 1)
+    monkeypatch.setattr(server, "MAX_CLIENTS", 1)
     assert "ok" in raw.ask(HELLO)
     with closing(Raw(place)) as other:
         assert other.read() == {"error": "Unavailable", "message": server.TOO_MANY}
@@ -393,7 +395,7 @@ def test_one_client_too_many_is_told(
 
 
 def test_who_says_nothing_is_sent_away(
-    place: Path, door: server.Door, monkeypatch: pytest.MonkeyPatch
+    place: Path, door: server.SocketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "IDLE_SECONDS", 0.01)
     held, go = threading.Event(), threading.Event()
@@ -411,7 +413,7 @@ def test_who_says_nothing_is_sent_away(
 
 
 def test_who_does_not_take_the_answer_is_sent_away(
-    place: Path, door: server.Door, raw: Raw, monkeypatch: pytest.MonkeyPatch
+    place: Path, door: server.SocketServer, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = threading.Event()
 
@@ -419,7 +421,7 @@ def test_who_does_not_take_the_answer_is_sent_away(
         asked.set()
         return {"large": "x" * 10_000_000}
 
-    monkeypatch.setattr(server, "TAKE_SECONDS", 0.01)
+    monkeypatch.setattr(server, "SEND_SECONDS", 0.01)
     monkeypatch.setattr(Control, "overview", large)
     assert "ok" in raw.ask(HELLO)
     with closing(Raw(place)) as lazy:
@@ -438,7 +440,7 @@ def test_a_fault_of_our_own_is_told_and_logged(
     monkeypatch.setattr(Control, "overview", lambda self: 1 / 0)
     with pytest.raises(RotaError, match=r"failed to do it \(ZeroDivisionError\); its log says"):
         remote.overview()
-    assert "a request at the door failed" in caplog.text
+    assert "a request on the local socket failed" in caplog.text
     assert remote.now()
 
 
@@ -446,7 +448,7 @@ def test_a_fault_of_our_own_is_told_and_logged(
 
 
 def test_a_call_that_was_begun_is_answered_before_the_door_closes(
-    door: server.Door, remote: RemoteControl, raw: Raw, monkeypatch: pytest.MonkeyPatch
+    door: server.SocketServer, remote: RemoteControl, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go, told = threading.Event(), threading.Event(), []
 
@@ -473,7 +475,7 @@ def test_a_call_that_was_begun_is_answered_before_the_door_closes(
 
 
 def test_a_stop_during_a_call_says_that_nobody_knows(
-    door: server.Door, remote: RemoteControl, monkeypatch: pytest.MonkeyPatch
+    door: server.SocketServer, remote: RemoteControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go, told = threading.Event(), threading.Event(), []
 
@@ -518,10 +520,10 @@ def test_a_process_that_can_have_no_door_runs_without_and_says_so(
 def test_a_folder_that_cannot_be_written_has_no_door(
     app: rota.Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def denied(self: Listening) -> None:  # what the kernel says to anybody but root
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.place))
+    def denied(self: ListeningSocket) -> None:  # what the kernel says to anybody but root
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
 
-    monkeypatch.setattr(Listening, "_bind", denied)
+    monkeypatch.setattr(ListeningSocket, "_bind", denied)
     app.start([])
     assert "Permission denied" in str(app.health["door"])
     assert app.control.queues()
@@ -530,7 +532,7 @@ def test_a_folder_that_cannot_be_written_has_no_door(
 def test_a_door_that_somebody_answers_at_is_left_alone(
     app: rota.Rota, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Listening(place)
+    other = ListeningSocket(place)
     monkeypatch.setattr(client, "HELLO_SECONDS", 20.0)
 
     def answer() -> None:
@@ -555,14 +557,14 @@ def test_a_door_where_nobody_answers_is_replaced(
     app: rota.Rota, place: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that was forked from the one that crashed may keep its socket for ever."""
-    orphan = Listening(place)
+    orphan = ListeningSocket(place)
     monkeypatch.setattr(client, "HELLO_SECONDS", 0.01)
-    assert knock(place) is None
+    assert connect(place) is None
     assert cli("jobs").code == 0
     app.start([])
     assert app.health["door"] is None
     monkeypatch.setattr(client, "HELLO_SECONDS", 20.0)
-    found = knock(place)
+    found = connect(place)
     assert found is not None
     found.close()
     orphan.remove()  # it is not its own any more
@@ -576,7 +578,7 @@ def test_two_apps_of_one_process_have_one_door(app: rota.Rota, place: Path) -> N
     second.start([])
     assert second.health["door"] is None
     second.stop()
-    found = knock(place)
+    found = connect(place)
     assert found is not None
     found.close()
 
@@ -602,14 +604,14 @@ def test_a_path_too_long_for_a_socket_gets_a_link(
     assert stat.S_IMODE(target.lstat().st_mode) == 0o600
     assert stat.S_IMODE(target.parent.lstat().st_mode) == 0o700
     assert cli("queues", "--database", url, "--json").json == []
-    found = knock(link)
+    found = connect(link)
     assert found is not None
     found.close()
     app.stop()
     assert [path.name for path in folder.iterdir()] == ["w.duckdb"]
     assert not target.parent.exists()
     # What a crash leaves behind is cleared, in both places.
-    left = Listening(link)
+    left = ListeningSocket(link)
     left.socket.close()
     behind = Path(os.readlink(link)).parent
     app.start([])
@@ -638,8 +640,8 @@ def test_a_name_too_long_for_anything_beside_it_has_no_door(tmp_path: Path) -> N
 
 
 def test_each_installation_in_a_file_has_its_own(tmp_path: Path) -> None:
-    assert door_of(tmp_path / "w.duckdb", "wal").name == "w.duckdb.wal.sock"
-    assert address.store_of(door_of(tmp_path / "w.duckdb", "wal")) == tmp_path / "w.duckdb"
+    assert socket_path(tmp_path / "w.duckdb", "wal").name == "w.duckdb.wal.sock"
+    assert address.store_path(socket_path(tmp_path / "w.duckdb", "wal")) == tmp_path / "w.duckdb"
 
 
 # Processes

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rota.life import open_door
+from rota.life import open_local_socket
 from tests.surface.conftest import Cli
 from tests.surface.scenario import DROPPED, ERROR, FAILED, PAUSED, WHY_PAUSED, scenario
 
 
 def test_the_commands_tell_the_story(cli: Cli, database: str) -> None:
     with scenario() as (app, told):
-        door = open_door(app)
+        door = open_local_socket(app)
         try:
             schedules = {one["name"]: one for one in cli("schedules", "--json").json}
             runs = cli("runs", "--limit", "100", "--json").json

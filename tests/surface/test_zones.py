@@ -91,7 +91,10 @@ def test_only_a_cron_has_a_clock() -> None:
     assert zone_of(nightly) == BERLIN
     assert zone_of(replace(nightly, kind="every", expr="1h")) is None
     fields = {name: getattr(nightly, name) for name in Schedule.__dataclass_fields__}
-    assert zone_of(Schedule.broken({**fields, "timezone": "Nowhere"}, "no such zone")) is None
+    assert (
+        zone_of(Schedule.from_unreadable_row({**fields, "timezone": "Nowhere"}, "no such zone"))
+        is None
+    )
 
 
 @pytest.mark.parametrize(

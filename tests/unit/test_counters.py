@@ -11,13 +11,13 @@ from rota.flow.counters import OTHER, RUN_SECONDS, Counters, Counts, since, toge
 from rota.model.limits import METRIC_JOBS
 from rota.model.outcome import Outcome, Settlement, settle
 from rota.model.retry import ONCE
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 
-BLANK: dict[str, Any] = dict.fromkeys(Claimed.__struct_fields__)
+BLANK: dict[str, Any] = dict.fromkeys(ClaimedRun.__struct_fields__)
 
 
 def ended(seq: int, job: str = "job", kind: str = "succeeded", ran: float = 0.02) -> Settlement:
-    run = Claimed(**{**BLANK, "seq": seq, "job": job, "failures": 0, "lost": 0, "attempt": 1})
+    run = ClaimedRun(**{**BLANK, "seq": seq, "job": job, "failures": 0, "lost": 0, "attempt": 1})
     return settle(run, Outcome(kind=kind), retry=ONCE, max_lost=3, ran_seconds=ran)
 
 

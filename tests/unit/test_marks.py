@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage.postgres.marks import (
     LONG_SECONDS,
     LOOK_SECONDS,
@@ -16,7 +16,7 @@ from rota.storage.postgres.marks import (
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-BLANK: dict[str, Any] = dict.fromkeys(Claimed.__struct_fields__)
+BLANK: dict[str, Any] = dict.fromkeys(ClaimedRun.__struct_fields__)
 
 
 def slow_marks() -> Marks:
@@ -26,9 +26,9 @@ def slow_marks() -> Marks:
     return known
 
 
-def run_of(queue: str, priority: int, minutes_ago: int) -> Claimed:
+def run_of(queue: str, priority: int, minutes_ago: int) -> ClaimedRun:
     due_at = NOW - timedelta(minutes=minutes_ago)
-    return Claimed(**BLANK | {"queue": queue, "priority": priority, "due_at": due_at})
+    return ClaimedRun(**BLANK | {"queue": queue, "priority": priority, "due_at": due_at})
 
 
 def test_a_long_look_that_took_less_than_it_could_passed_by_every_line() -> None:

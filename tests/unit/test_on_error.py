@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.model.on_error import MOST_RETRIES, Reaction, react, retry_id
+from rota.model.on_error import MOST_RETRIES, DeadRunAction, on_dead_run, retry_id
 from rota.model.run import Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
@@ -16,7 +16,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 BLANK: dict[str, Any] = {field.name: None for field in fields(Run)}
 DEAD = Run(**{**BLANK, "id": "run-7", "created_at": NOON, "due_at": NOON, "redo": 0})
-NOTHING = Reaction()
+NOTHING = DeadRunAction()
 
 
 def schedule(**told: Any) -> Schedule:
@@ -35,31 +35,31 @@ def schedule(**told: Any) -> Schedule:
     [
         ({}, 1, NOTHING),
         ({}, 99, NOTHING),
-        ({"on_error": "pause"}, 1, Reaction(pause_reason="run run-7 died (on_error = pause)")),
-        ({"on_error": "retry"}, 1, Reaction(retry_at=NOON + MINUTE)),
+        ({"on_error": "pause"}, 1, DeadRunAction(pause_reason="run run-7 died (on_error = pause)")),
+        ({"on_error": "retry"}, 1, DeadRunAction(retry_at=NOON + MINUTE)),
         ({"on_error": "retry", "enabled": False}, 1, NOTHING),
         ({"pause_after": 3}, 2, NOTHING),
         (
             {"on_error": "pause", "pause_after": 3}, 1,
-            Reaction(pause_reason="run run-7 died (on_error = pause, which does not wait for "
+            DeadRunAction(pause_reason="run run-7 died (on_error = pause, which does not wait for "
                                   "pause_after = 3)"),
         ),
         (
             {"pause_after": 3}, 3,
-            Reaction(pause_reason="3 runs in a row died (pause_after = 3; attempts are not "
+            DeadRunAction(pause_reason="3 runs in a row died (pause_after = 3; attempts are not "
                                   "counted), the last: run-7"),
         ),
         (
             {"pause_after": 3, "on_error": "retry"}, 4,
-            Reaction(pause_reason="4 runs in a row died (pause_after = 3; attempts are not "
+            DeadRunAction(pause_reason="4 runs in a row died (pause_after = 3; attempts are not "
                                   "counted), the last: run-7"),
         ),
-        ({"pause_after": 3, "on_error": "retry"}, 2, Reaction(retry_at=NOON + MINUTE)),
+        ({"pause_after": 3, "on_error": "retry"}, 2, DeadRunAction(retry_at=NOON + MINUTE)),
         ({"pause_after": 1, "paused": True, "on_error": "pause"}, 5, NOTHING),
     ],
 )  # fmt: skip
-def test_what_a_death_leads_to(told: dict[str, Any], deaths: int, reaction: Reaction) -> None:
-    assert react(schedule(**told), DEAD, NOON, deaths, 0) == reaction
+def test_what_a_death_leads_to(told: dict[str, Any], deaths: int, reaction: DeadRunAction) -> None:
+    assert on_dead_run(schedule(**told), DEAD, NOON, deaths, 0) == reaction
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_each_retry_waits_twice_as_long_up_to_a_day(retries: int, wait: timedelt
     endless = schedule(on_error="retry", next_fire_at=None)
     # What its row says of times is of its last attempt.
     died = replace(DEAD, retry_of="run-6" if retries else None, due_at=NOON + 5 * HOUR)
-    reaction = react(endless, died, NOON, 2, retries)
+    reaction = on_dead_run(endless, died, NOON, 2, retries)
     assert reaction.retry_at == (None if wait is None else NOON + wait)
 
 
@@ -87,7 +87,7 @@ def test_each_retry_waits_twice_as_long_up_to_a_day(retries: int, wait: timedelt
 def test_a_retry_never_goes_past_the_next_occurrence(
     following: datetime | None, retried: bool
 ) -> None:
-    reaction = react(schedule(on_error="retry", next_fire_at=following), DEAD, NOON, 1, 0)
+    reaction = on_dead_run(schedule(on_error="retry", next_fire_at=following), DEAD, NOON, 1, 0)
     assert (reaction.retry_at is not None) is retried
 
 

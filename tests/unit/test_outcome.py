@@ -12,12 +12,12 @@ from rota.model import secrets
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH
 from rota.model.outcome import KINDS, Outcome, error_line, error_text, settle
 from rota.model.retry import Retry
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.secrets import NO_SECRETS, know
 from rota.model.transitions import TERMINAL
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-RUN = Claimed(
+RUN = ClaimedRun(
     seq=7, id="run-7", job="job", queue="default", attempt=1, failures=0, lost=0, max_attempts=3,
     args="{}", timeout=None, backoff=None, overlap_key=None, concurrency_key=None,
     schedule_id=None, occurrence=None, due_at=NOON, missed_count=1,
@@ -103,7 +103,7 @@ def test_one_attempt_is_one_attempt() -> None:
 
 def test_luck_is_passed_to_the_jitter() -> None:
     retry = Retry(max_attempts=2, delay="10s", jitter="10s")
-    made = settle(RUN, Outcome(kind="failed"), retry=retry, max_lost=3, luck=0.5)
+    made = settle(RUN, Outcome(kind="failed"), retry=retry, max_lost=3, random_value=0.5)
     assert made.delay == timedelta(seconds=15)
 
 
@@ -127,12 +127,14 @@ def test_only_a_first_success_without_slots_is_plain(
     changes: dict[str, object], plain: bool
 ) -> None:
     run = replace(RUN, **changes)
-    assert settle(run, Outcome(kind="succeeded"), retry=RETRY, max_lost=3).is_plain is plain
-    assert not settle(run, Outcome(kind="failed"), retry=RETRY, max_lost=3).is_plain
+    assert (
+        settle(run, Outcome(kind="succeeded"), retry=RETRY, max_lost=3).is_simple_success is plain
+    )
+    assert not settle(run, Outcome(kind="failed"), retry=RETRY, max_lost=3).is_simple_success
 
 
 def test_errors_and_reasons_are_stored_within_their_limits() -> None:
-    told = Outcome(kind="failed", error="x" * 100_000 + "\0", reason="y" * 100_000).shown()
+    told = Outcome(kind="failed", error="x" * 100_000 + "\0", reason="y" * 100_000).redacted()
     assert told.error is not None
     assert told.reason is not None
     assert len(told.error) <= ERROR_LENGTH

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rota.model import schedule as schedule_module
 from rota.model.cron import Cron
 from rota.model.limits import MISSED_COUNT
-from rota.model.plan import FirePlan, count_stretch, plan_fire, plan_resume
+from rota.model.plan import FirePlan, count_range, plan_fire, plan_resume
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
@@ -57,7 +57,7 @@ def told_of(plan: FirePlan, until: datetime) -> list[datetime]:
     known = list(occurrences(plan.schedule, until))
     passed = [
         moment
-        for stretch in plan.stretches
+        for stretch in plan.ranges
         for moment in known
         if stretch.first <= moment <= stretch.last
     ]
@@ -160,7 +160,7 @@ def test_a_plan_answers_for_exactly_the_occurrences_it_passes(
         if plan.next_fire_at is None or moment < plan.next_fire_at
     ]
     assert told_of(plan, now) == passed
-    for stretch in plan.stretches:
+    for stretch in plan.ranges:
         inside = [moment for moment in passed if stretch.first <= moment <= stretch.last]
         assert (inside[0], inside[-1], len(inside)) == (stretch.first, stretch.last, stretch.count)
 
@@ -187,14 +187,14 @@ def test_each_policy_keeps_its_promise(case: tuple[Schedule, datetime]) -> None:
         case "one":
             assert planned(plan) == wanted[:1]
             assert plan.runs[0].missed_count == len(wanted)
-            assert {stretch.outcome for stretch in plan.stretches} <= {"coalesced"}
+            assert {stretch.outcome for stretch in plan.ranges} <= {"coalesced"}
         case "all":
             assert planned(plan) == wanted[: schedule.catch_up_limit]
             assert {run.missed_count for run in plan.runs} == {1}
-            assert plan.stretches == ()
+            assert plan.ranges == ()
         case "none":
             assert planned(plan) == fresh[: schedule.catch_up_limit]
-            assert {stretch.outcome for stretch in plan.stretches} <= {"missed"}
+            assert {stretch.outcome for stretch in plan.ranges} <= {"missed"}
 
 
 @given(due())
@@ -220,7 +220,7 @@ def test_runs_are_due_within_spread_and_jitter(
 def test_a_punctual_tick_makes_one_run_and_nothing_else() -> None:
     for catch_up in ("one", "none", "all"):
         plan = plan_fire(every(catch_up=catch_up), NOON + SECOND)
-        assert (planned(plan), plan.stretches) == ([NOON], ())
+        assert (planned(plan), plan.ranges) == ([NOON], ())
         assert plan.next_fire_at == NOON + MINUTE
         assert plan.runs[0].missed_count == 1
 
@@ -229,7 +229,7 @@ def test_one_stands_for_all_that_were_missed() -> None:
     plan = plan_fire(every(), NOON + 10 * MINUTE + SECOND)
     assert planned(plan) == [NOON]
     assert plan.runs[0].missed_count == 11
-    (stretch,) = plan.stretches
+    (stretch,) = plan.ranges
     assert (stretch.first, stretch.last) == (NOON + MINUTE, NOON + 10 * MINUTE)
     assert (stretch.count, stretch.outcome) == (10, "coalesced")
     assert plan.next_fire_at == NOON + 11 * MINUTE
@@ -238,7 +238,7 @@ def test_one_stands_for_all_that_were_missed() -> None:
 def test_none_records_what_is_older_than_its_grace() -> None:
     plan = plan_fire(every(catch_up="none"), NOON + 10 * MINUTE + SECOND)
     assert planned(plan) == [NOON + 10 * MINUTE]
-    (stretch,) = plan.stretches
+    (stretch,) = plan.ranges
     assert (stretch.first, stretch.last) == (NOON, NOON + 9 * MINUTE)
     assert (stretch.count, stretch.outcome) == (10, "missed")
     assert stretch.reason == "later than misfire_grace"
@@ -247,7 +247,7 @@ def test_none_records_what_is_older_than_its_grace() -> None:
 def test_none_may_find_nothing_to_fire() -> None:
     plan = plan_fire(every("1h", catch_up="none"), NOON + 90 * MINUTE)
     assert planned(plan) == []
-    assert [stretch.count for stretch in plan.stretches] == [2]
+    assert [stretch.count for stretch in plan.ranges] == [2]
     assert plan.next_fire_at == NOON + 2 * HOUR
 
 
@@ -260,17 +260,17 @@ def test_exactly_at_the_grace_still_fires() -> None:
 def test_a_once_fires_once_and_is_finished() -> None:
     once = every(NOON.isoformat(), kind="once")
     plan = plan_fire(once, NOON + HOUR)
-    assert (planned(plan), plan.next_fire_at, plan.stretches) == ([NOON], None, ())
+    assert (planned(plan), plan.next_fire_at, plan.ranges) == ([NOON], None, ())
     late = plan_fire(replace(once, catch_up="none"), NOON + HOUR)
     assert (planned(late), late.next_fire_at) == ([], None)
-    assert [stretch.outcome for stretch in late.stretches] == ["missed"]
+    assert [stretch.outcome for stretch in late.ranges] == ["missed"]
 
 
 @pytest.mark.parametrize("catch_up", ["one", "none", "all"])
 def test_a_delay_schedule_fires_once_and_waits_for_its_run(catch_up: str) -> None:
     plan = plan_fire(every(anchor="delay", catch_up=catch_up), NOON + 5 * HOUR)
     assert (planned(plan), plan.next_fire_at) == ([NOON], WAITING_FOR_RUN)
-    assert plan.stretches == ()
+    assert plan.ranges == ()
 
 
 def test_nothing_is_planned_past_ends_at() -> None:
@@ -298,7 +298,7 @@ def test_a_calendar_that_does_not_move_on_is_broken_and_makes_nothing(catch_up: 
     assert plan.broken == (
         "the occurrence after 2026-03-01T12:00:00+00:00 would be 2026-03-01T12:00:00+00:00"
     )
-    assert (plan.runs, plan.stretches, plan.next_fire_at) == ((), (), None)
+    assert (plan.runs, plan.ranges, plan.next_fire_at) == ((), (), None)
 
 
 # More than is counted
@@ -313,7 +313,7 @@ def test_counts_are_exact_up_to_ten_thousand(
 ) -> None:
     now = NOON + late * SECOND + fraction
     plan = plan_fire(cron("* * * * * *"), now)
-    (stretch,) = plan.stretches
+    (stretch,) = plan.ranges
     assert (stretch.count, stretch.last) == (count, NOON + late * SECOND)
     assert plan.runs[0].missed_count == (MISSED_COUNT + 1 if count is None else count + 1)
     assert plan.next_fire_at == NOON + (late + 1) * SECOND
@@ -334,7 +334,7 @@ def test_a_year_of_seconds_is_counted_with_few_looks(
     monkeypatch.setattr(Cron, "next_after", looking)
     remembered = schedule_module._cron_next.cache_info()
     year = timedelta(days=365)
-    assert count_stretch(schedule, NOON, NOON + year) == 365 * 86_400 + 1
+    assert count_range(schedule, NOON, NOON + year) == 365 * 86_400 + 1
     assert schedule_module._cron_next.cache_info() == remembered, "what fire needs is forgotten"
 
 
@@ -342,7 +342,7 @@ def test_a_year_of_seconds_is_counted_with_few_looks(
 def test_stretches_of_other_kinds_are_counted_too(kind: str, count: int) -> None:
     last = NOON + 10 * MINUTE if kind == "every" else NOON
     told = every(expr="1m" if kind == "every" else NOON.isoformat(), kind=kind)
-    assert count_stretch(told, NOON, last) == count
+    assert count_range(told, NOON, last) == count
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_fifty_years_of_seconds_are_planned_with_few_looks(
     now = datetime(2076, 3, 1, 12, 0, 0, 500_000, tzinfo=UTC)
     plan = plan_fire(cron(expr, cursor, catch_up=catch_up, misfire_grace="0s"), now)
     assert next(looks) < MISSED_COUNT + 200
-    (stretch,) = plan.stretches
+    (stretch,) = plan.ranges
     assert (stretch.count, stretch.last) == (None, last)
 
 
@@ -377,7 +377,7 @@ def test_fifty_years_of_seconds_are_planned_with_few_looks(
 @given(st.integers(10_000, 40_000), st.integers(0, 999_999))
 def test_the_last_one_is_found_however_many_there_are(late: int, micros: int) -> None:
     plan = plan_fire(cron("*/2 * * * * *"), NOON + late * 2 * SECOND + micros * TICK)
-    assert plan.stretches[0].last == NOON + late * 2 * SECOND
+    assert plan.ranges[0].last == NOON + late * 2 * SECOND
 
 
 # Resume

@@ -319,10 +319,10 @@ def test_a_registration_says_only_what_is_not_the_default() -> None:
 
 def test_edits_are_what_differs_with_what_was_said() -> None:
     said = schedule(queue_max=3).as_registered()
-    assert said.edits() == {}
+    assert said.operator_changes() == {}
     edited_one = replace(said, expr="10m", queue_max=None, priority=2)
-    assert edited_one.edits() == {"expr": "1h", "queue_max": 3, "priority": None}
-    assert schedule().edits() == {}
+    assert edited_one.operator_changes() == {"expr": "1h", "queue_max": 3, "priority": None}
+    assert schedule().operator_changes() == {}
 
 
 @pytest.mark.parametrize("name", sorted(set(DEFINITION) - {"name"}))
@@ -338,4 +338,4 @@ def test_every_option_is_part_of_a_registration(name: str) -> None:
     told = {name: other[name]} | ({"expr": "0 3 * * *"} if name == "kind" else {})
     changed = replace(schedule().as_registered(), **told)
     assert changed.registration() != schedule().registration()
-    assert set(changed.edits()) == set(told)
+    assert set(changed.operator_changes()) == set(told)

@@ -22,7 +22,7 @@ texts = st.lists(st.sampled_from(PARTS), max_size=30).map("".join)
 
 def enclosing(text: str, dialect: str, *, template: bool, words: bool) -> list[Token] | str:
     try:
-        found = list(lex(text, dialect, template=template, words=words))
+        found = list(lex(text, dialect, template=template, with_words=words))
     except Invalid as fault:
         return str(fault)
     return [token for token in found if token.kind not in ("word", "semicolon")]
@@ -45,7 +45,7 @@ def test_a_long_text_is_read_once(dialect: str, words: bool) -> None:
     """Ends at all: what is read again from every character would take minutes."""
     for part in ("a - b ", "'x' + ", "$ ", "x$y ", "-- ", "name", "é"):
         text = part * (1_000_000 // len(part))
-        assert all(token.end for token in lex(text, dialect, words=words))
+        assert all(token.end for token in lex(text, dialect, with_words=words))
 
 
 @given(text=st.text(st.sampled_from("ab\n"), max_size=20), offset=st.integers(0, 20))

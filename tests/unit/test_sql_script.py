@@ -81,7 +81,7 @@ def test_a_prepared_transaction_is_one() -> None:
 @every_dialect
 def test_statements_are_told_with_their_first_words(dialect: str) -> None:
     text = "-- a\nselect 1\n+ 2;\n\n;  'quoted';\n(values (1))"
-    found = [(one.words, one.line) for one in statements(text, dialect)]
+    found = [(one.keywords, one.line) for one in statements(text, dialect)]
     assert found == [(("SELECT",), 2), (("",), 5), (("VALUES",), 6)]
 
 

@@ -64,7 +64,7 @@ def _record(report: Report, *, ok: bool) -> dict[str, Any]:
         "jobs": [
             {
                 "name": one.name,
-                "file": one.place,
+                "file": one.display_path,
                 "executor": one.job.executor,
                 "when": words,
                 "next": [{"at": each.at.isoformat(), "note": each.note} for each in times],
@@ -74,7 +74,7 @@ def _record(report: Report, *, ok: bool) -> dict[str, Any]:
         "findings": [
             {
                 "kind": one.kind,
-                "file": one.place,
+                "file": one.display_path,
                 "line": one.line,
                 "job": one.job,
                 "message": one.message,
@@ -111,7 +111,7 @@ def _note(each: Coming) -> str:
 
 
 def _say_finding(one: Finding) -> None:
-    place = one.place if one.line is None else f"{one.place}:{one.line}"
+    place = one.display_path if one.line is None else f"{one.display_path}:{one.line}"
     say_painted(f"{clean(place)}: {paint(one.kind, COLOURS[one.kind])}: {clean(one.message)}")
 
 

@@ -135,7 +135,7 @@ def _answer(control: Control, made: Enqueued, wait: bool, where: Where) -> int:
     run = control.run(made.id)
     job = control.job(run.job)
     # A run that nobody can run says so itself.
-    if job.error is not None and job.good and run.reason is None:
+    if job.error is not None and job.was_valid and run.reason is None:
         note(f"{error_line(job.error, limit=500)}; {LAST_GOOD}")
     if wait:
         return say_end(wait_for_end(control, made.id, where), where)

@@ -252,7 +252,9 @@ def say_schedules(found: list[Schedule], now: datetime, *, empty: str = "") -> N
                 one.status,
                 when(one.next_fire_at, now, zone_of(one)) if one.status == "ACTIVE" else None,
                 None if one.last_fired_at is None else when(one.last_fired_at, now, zone_of(one)),
-                error_line(one.error or one.paused_reason or (EDITED if one.edits() else None)),
+                error_line(
+                    one.error or one.paused_reason or (EDITED if one.operator_changes() else None)
+                ),
             )
             for one in found
         ),

@@ -14,7 +14,7 @@ from rota.cli.store import operating, settings_of
 from rota.cli.times import when, zone_of
 from rota.errors import Invalid
 from rota.flow.control import Control
-from rota.model.options import kind_of, split_retry, told_retry, without_effect
+from rota.model.options import kind_of, retry_policy_of, split_retry, without_effect
 from rota.model.policies import ANCHOR, CATCH_UP, DST
 from rota.model.retry import BACKOFFS
 from rota.model.schedule import Schedule
@@ -113,7 +113,7 @@ def schedule(
     say(f"schedule {name} is {done}: {saved.described()}, {told}")
     for idle in without_effect(saved):
         note(idle)
-    if saved.edits():
+    if saved.operator_changes():
         note("this differs from its code or file, and stays until that says something else")
 
 
@@ -131,7 +131,7 @@ def _wanted(
     if "arg" in flags or "args" in flags:
         told["args"] = read_arguments(job, flags.get("arg"), flags.get("args"))
     if retry := split_retry(flags)[1]:
-        told["retry"] = told_retry(retry, job.retry, None if before is None else before.retry)
+        told["retry"] = retry_policy_of(retry, job.retry, None if before is None else before.retry)
     if before is not None:
         return replace(before, **told)
     if "kind" not in told:

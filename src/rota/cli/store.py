@@ -96,10 +96,10 @@ def door_to(settings: Settings) -> RemoteControl | None:
     file = store_file(settings.database) if settings.database.startswith("duckdb:") else None
     if file is None:
         return None
-    from rota.door.address import door_of
+    from rota.door.address import socket_path
     from rota.door.client import remote_control
 
-    return remote_control(door_of(file, settings.schema), actor())
+    return remote_control(socket_path(file, settings.schema), actor())
 
 
 @contextmanager

@@ -35,9 +35,9 @@ def suggesting(control: Control, folder: Path) -> Iterator[None]:
 
 def _in_folder(folder: Path, name: str) -> str | None:
     """Where a job of this name lies in the folder of jobs, which nobody has taken up yet."""
-    from rota.jobsd.scan import survey  # after a mistake only
+    from rota.jobsd.scan import survey_folder  # after a mistake only
 
-    unit = survey(folder).units.get(name)
+    unit = survey_folder(folder).units.get(name)
     return None if unit is None else str(unit.path)
 
 

@@ -215,7 +215,7 @@ def _refuse_second(app: Rota) -> None:
     other = door_to(app.settings)
     if other is not None:
         other.close()
-        process = other.line.hello.process
+        process = other.connection.hello.process
         raise Conflict(
             f"{redact_text(app.settings.database)} is run by process {process} already, and DuckDB "
             f"lets one process open a file; commands reach it (rota runs), or stop it first "
@@ -276,7 +276,7 @@ def _parts(only: str | None) -> tuple[str, ...]:
 def _tell_strays() -> None:
     """Those that resemble a setting are refused where settings are read."""
     for stray in config.stray_variables(os.environ):
-        if not stray.meant:
+        if not stray.is_mistake:
             log = logging.getLogger("rota.config")
             log.warning("variable %s sets nothing; %s", stray.name, stray.fix)
 

@@ -1,1 +1,1 @@
-"""The door of a process that has a DuckDB store: others ask it over a Unix socket."""
+"""The local socket of a process that has a DuckDB store open: other processes send it calls."""

@@ -1,8 +1,8 @@
-"""Where the door is: a Unix socket beside the store, for its owner alone.
+"""The address of the local socket: a Unix socket beside the store, for its owner only.
 
-Only the process that has the DuckDB file open makes one, and DuckDB lets one process do so: what
-another left behind after a crash can be replaced. A path that is too long for a socket gets a link
-there, to a socket in a folder of its own.
+Only the process that has the DuckDB file open creates it, and DuckDB lets one process do so.
+Therefore a socket that is left from a crash can be replaced. If the path is too long for a socket,
+it is a link to a socket in a temporary folder.
 """
 
 from __future__ import annotations
@@ -16,62 +16,62 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-# Linux takes 107 bytes, others fewer.
+# Linux allows 107 bytes, other systems fewer.
 LONGEST_PATH = 100
-BACKLOG = 256  # commands that may wait to be let in
-QUEUE_LOOK_SECONDS = 0.01
+BACKLOG = 256  # connections that may wait for accept()
+BACKLOG_POLL_SECONDS = 0.01
 
 _FOLDER, _SOCKET = "rota-door-", "socket"
 
 
-def door_of(store: str | Path, schema: str) -> Path:
-    """Beside the file itself, whatever links lead there; an installation has its own."""
+def socket_path(store: str | Path, schema: str) -> Path:
+    """The socket of a store: beside the real file, one per installation (schema)."""
     return Path(f"{os.path.realpath(store)}.{schema}.sock")
 
 
-def store_of(place: Path) -> Path:
-    """The file whose door this is."""
-    return place.with_name(place.stem.rpartition(".")[0])
+def store_path(path: Path) -> Path:
+    """The store file that a socket path belongs to."""
+    return path.with_name(path.stem.rpartition(".")[0])
 
 
-class Listening:
-    """A socket that listens, and the names it has in the file system."""
+class ListeningSocket:
+    """A listening socket, and its names in the file system."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._folder: str | None = None
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            clear(place)
+            clear(path)
             self._bind()
-            # Nobody can connect before this, so nobody came while the mode was another one.
+            # Clients can connect only after listen(), when the mode is 0600 already.
             self.socket.listen(BACKLOG)
-            self._mark = _mark(place)
+            self._identity = _identity(path)
         except BaseException:
             self.socket.close()
             self._remove_folder()
             raise
 
     def _bind(self) -> None:
-        path = _short(self.place)
-        if path is not None:
-            self.socket.bind(path)
-            # By the whole path: a handler may move the process to another folder meanwhile.
-            os.chmod(self.place, 0o600)
+        address = _short_path(self.path)
+        if address is not None:
+            self.socket.bind(address)
+            # By the absolute path: a handler may change the working directory meanwhile.
+            os.chmod(self.path, 0o600)
             return
-        from tempfile import mkdtemp  # rarely needed, and commands shall be quick
+        from tempfile import mkdtemp  # rarely needed; commands start faster without it
 
         self._folder = mkdtemp(prefix=_FOLDER)
-        path = os.path.join(self._folder, _SOCKET)
-        self.socket.bind(path)
-        os.chmod(path, 0o600)
-        os.symlink(path, self.place)
+        address = os.path.join(self._folder, _SOCKET)
+        self.socket.bind(address)
+        os.chmod(address, 0o600)
+        os.symlink(address, self.path)
 
     def remove(self) -> None:
-        """Take the names away, unless somebody else has put something there."""
+        """Remove the names, unless the path is another file by now."""
         with suppress(OSError):
-            if _mark(self.place) == self._mark:
-                os.unlink(self.place)
+            if _identity(self.path) == self._identity:
+                os.unlink(self.path)
         self._remove_folder()
 
     def _remove_folder(self) -> None:
@@ -82,43 +82,45 @@ class Listening:
                 os.rmdir(self._folder)
 
 
-def connect(place: Path, seconds: float) -> socket.socket | None:
-    """None where nobody listens. PermissionError where somebody does, and it is not for us."""
+def open_socket(path: Path, seconds: float) -> socket.socket | None:
+    """A connected socket, or None if no process listens; PermissionError if it refuses us."""
     until = time.monotonic() + seconds
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(seconds)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(seconds)
     try:
         while True:
             try:
-                made.connect(_short(place) or os.readlink(place))
-                return made
-            except BlockingIOError:  # as many as may wait do; a timeout makes it say so at once
+                sock.connect(_short_path(path) or os.readlink(path))
+                return sock
+            except BlockingIOError:  # the backlog is full; with a timeout set it fails at once
                 if time.monotonic() > until:
                     raise
-            time.sleep(QUEUE_LOOK_SECONDS)
+            time.sleep(BACKLOG_POLL_SECONDS)
     except PermissionError:
-        made.close()
+        sock.close()
         raise
     except OSError:
-        made.close()
-        return None  # nothing there, no socket, nobody behind it, or one who takes nobody
+        sock.close()
+        return None  # no file, no socket, no listener, or no connection in time
 
 
-def clear(place: Path) -> None:
-    """Remove a door that leads nowhere. The caller has made sure that it does."""
+def clear(path: Path) -> None:
+    """Remove a stale socket. The caller has checked that no process listens there."""
     try:
-        mode = os.lstat(place).st_mode
+        mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return
     if stat.S_ISLNK(mode):
-        _remove_ours(os.readlink(place))
+        _remove_temporary(os.readlink(path))
     elif not stat.S_ISSOCK(mode):
-        raise FileExistsError(errno.EEXIST, "something else has this name", str(place))
-    os.unlink(place)
+        raise FileExistsError(errno.EEXIST, "something else has this name", str(path))
+    os.unlink(path)
 
 
-def _remove_ours(target: str) -> None:
-    """What a link of ours led to; the link may be anybody's."""
+def _remove_temporary(target: str) -> None:
+    """Remove the temporary socket that a link points to, if the folder is ours.
+
+    Any user may have made the link, so its target is checked."""
     folder = os.path.dirname(target)
     if os.path.basename(target) != _SOCKET or not os.path.basename(folder).startswith(_FOLDER):
         return
@@ -129,7 +131,7 @@ def _remove_ours(target: str) -> None:
 
 
 def peer(sock: socket.socket) -> tuple[int, int] | None:
-    """Process and user at the other end, from the kernel; None where it does not tell."""
+    """Process id and user id of the peer, from the kernel; None where that is not supported."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -137,15 +139,15 @@ def peer(sock: socket.socket) -> tuple[int, int] | None:
     return process, user
 
 
-def _short(place: Path) -> str | None:
-    """A path to it that a socket takes: from the root, or from here."""
+def _short_path(path: Path) -> str | None:
+    """The path, absolute or relative, if it is short enough for a socket."""
     with suppress(OSError, ValueError):
-        for path in (str(place), os.path.relpath(place)):
-            if len(os.fsencode(path)) <= LONGEST_PATH:
-                return path
+        for candidate in (str(path), os.path.relpath(path)):
+            if len(os.fsencode(candidate)) <= LONGEST_PATH:
+                return candidate
     return None
 
 
-def _mark(place: Path) -> tuple[int, int]:
-    found = os.lstat(place)
-    return found.st_dev, found.st_ino
+def _identity(path: Path) -> tuple[int, int]:
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino

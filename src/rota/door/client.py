@@ -1,6 +1,6 @@
-"""Ask the process that has a DuckDB store: the same calls, answers and errors as `Control` itself.
+"""Call the process that has a DuckDB store open: same calls, results and errors as `Control`.
 
-Nothing here needs DuckDB, so that a command is as quick as on any store.
+DuckDB is not imported here, so that commands start as fast as on any store.
 """
 
 from __future__ import annotations
@@ -15,159 +15,159 @@ from typing import Any
 import msgspec
 
 from rota.door import messages
-from rota.door.address import connect, peer, store_of
-from rota.door.messages import HELLO, LOOKS, Hello
+from rota.door.address import open_socket, peer, store_path
+from rota.door.messages import HELLO, READS, Hello
 from rota.errors import Conflict, RotaError, Unavailable
 from rota.flow.control import Control
 from rota.storage.protocol import Actor
 from rota.version import VERSION
 
-# A process that lives says so at once, unless the machine is very busy.
+# A live process replies at once, unless the machine is very busy.
 HELLO_SECONDS = 5.0
-ANSWER_SECONDS = 120.0
+REPLY_SECONDS = 120.0
 
-NOBODY = Actor(by="", via="")
+NO_ACTOR = Actor(by="", via="")
 
 
-class Line:
-    """A connection to the process behind a door."""
+class Connection:
+    """A connection to the process that listens on a local socket."""
 
-    def __init__(self, place: Path, sock: socket.socket) -> None:
-        self._place, self._socket = place, sock
-        self._answers = sock.makefile("rb")
+    def __init__(self, path: Path, sock: socket.socket) -> None:
+        self._path, self._socket = path, sock
+        self._replies = sock.makefile("rb")
         self.hello = Hello("", 0)
 
-    def greet(self) -> bool:
-        """False if nobody answers."""
+    def handshake(self) -> bool:
+        """Read the version of the process; False if it does not reply."""
         try:
-            self.hello = msgspec.convert(self.ask(HELLO, {}, NOBODY), Hello)
+            self.hello = msgspec.convert(self.call(HELLO, {}, NO_ACTOR), Hello)
         except Unavailable:
             return False
         except msgspec.ValidationError:
-            raise Conflict(f"{self._place} is not the door of a Rota process") from None
-        self._socket.settimeout(ANSWER_SECONDS)
+            raise Conflict(f"{self._path} is not the socket of a Rota process") from None
+        self._socket.settimeout(REPLY_SECONDS)
         return True
 
-    def ask(self, call: str, args: Mapping[str, Any], actor: Actor) -> Any:
-        line = messages.encode_request(call, args, actor)
+    def call(self, name: str, args: Mapping[str, Any], actor: Actor) -> Any:
+        request = messages.encode_request(name, args, actor)
         try:
-            self._socket.sendall(line)
-            answer = self._answers.readline(messages.ANSWER_BYTES + 1)
+            self._socket.sendall(request)
+            reply = self._replies.readline(messages.REPLY_BYTES + 1)
         except TimeoutError:
             raise self._lost(
-                call, f"did not answer within {self._socket.gettimeout():g} s"
+                name, f"did not answer within {self._socket.gettimeout():g} s"
             ) from None
         except OSError as fault:
-            raise self._lost(call, f"broke off ({fault.strerror or fault})") from None
-        if not answer.endswith(b"\n"):
-            raise self._lost(call, "stopped before it answered")
+            raise self._lost(name, f"broke off ({fault.strerror or fault})") from None
+        if not reply.endswith(b"\n"):
+            raise self._lost(name, "stopped before it answered")
         try:
-            return messages.decode_answer(answer)
+            return messages.decode_reply(reply)
         except (msgspec.MsgspecError, KeyError, TypeError, AttributeError):
-            raise Conflict(f"{self._place} is not the door of a Rota process") from None
+            raise Conflict(f"{self._path} is not the socket of a Rota process") from None
 
-    def _lost(self, call: str, what: str) -> Unavailable:
-        who = f"process {self.hello.process}" if self.hello.process else "the process"
-        told = f"{who}, which has {store_of(self._place)} open, {what}"
-        self.close()  # what comes after all would be taken for the answer to the next call
-        if call in (*LOOKS, HELLO):
-            return Unavailable(f"{told}; ask again")
+    def _lost(self, name: str, problem: str) -> Unavailable:
+        process = f"process {self.hello.process}" if self.hello.process else "the process"
+        message = f"{process}, which has {store_path(self._path)} open, {problem}"
+        self.close()  # else a late reply would be read as the reply to the next call
+        if name in (*READS, HELLO):
+            return Unavailable(f"{message}; ask again")
         fault = Unavailable(
-            f"{told}: whether it did it ({call}) is not known; look before you try again"
+            f"{message}: whether it did it ({name}) is not known; check before you try again"
         )
         fault.maybe_committed = True
         return fault
 
     def close(self) -> None:
-        self._answers.close()
+        self._replies.close()
         self._socket.close()
 
 
-def knock(place: Path) -> Line | None:
-    """The process behind this door; None if there is none."""
+def connect(path: Path) -> Connection | None:
+    """A connection to the process that listens on this path; None if there is none."""
     try:
-        sock = connect(place, HELLO_SECONDS)
+        sock = open_socket(path, HELLO_SECONDS)
     except PermissionError:
         raise Conflict(
-            f"{place} may be used by its owner only; run this as the user of that process"
+            f"{path} may be used by its owner only; run this as the user of that process"
         ) from None
     if sock is None:
         return None
-    line = Line(place, sock)
+    connection = Connection(path, sock)
     try:
-        _check_owner(place, sock)
-        if line.greet():
-            return line
+        _check_owner(path, sock)
+        if connection.handshake():
+            return connection
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    line.close()
+    connection.close()
     return None
 
 
-def _check_owner(place: Path, sock: socket.socket) -> None:
-    """Whoever may write to the folder could put a socket there, and hear what we say."""
-    found = peer(sock)
-    if found is None:
+def _check_owner(path: Path, sock: socket.socket) -> None:
+    """Refuse a socket of another user: any user who may write to the folder could create one."""
+    peer_ids = peer(sock)
+    if peer_ids is None:
         return
-    owners = {0, os.geteuid(), os.stat(store_of(place)).st_uid}
-    if found[1] not in owners:
+    owners = {0, os.geteuid(), os.stat(store_path(path)).st_uid}
+    if peer_ids[1] not in owners:
         raise Conflict(
-            f"{place} belongs to process {found[0]} of another user (id {found[1]}), and so it is "
-            "not asked; remove it, or run this as that user"
+            f"{path} belongs to process {peer_ids[0]} of another user (id {peer_ids[1]}), so it is "
+            "not used; remove it, or run this as that user"
         )
 
 
 class RemoteControl(Control):
     """A control whose store is in another process."""
 
-    def __init__(self, line: Line, actor: Actor) -> None:
-        self.line, self.actor = line, actor
+    def __init__(self, connection: Connection, actor: Actor) -> None:
+        self.connection, self.actor = connection, actor
 
     @property
     def dialect(self) -> str:
-        return "duckdb"  # no other store has a door
+        return "duckdb"  # no other store has a local socket
 
     def close(self) -> None:
-        self.line.close()
+        self.connection.close()
 
     def as_actor(self, actor: Actor) -> Control:
-        return RemoteControl(self.line, actor)
+        return RemoteControl(self.connection, actor)
 
 
-def remote_control(place: Path, actor: Actor) -> RemoteControl | None:
-    """None if no process answers at this door."""
-    line = knock(place)
-    if line is None:
+def remote_control(path: Path, actor: Actor) -> RemoteControl | None:
+    """A control over this socket; None if no process listens there."""
+    connection = connect(path)
+    if connection is None:
         return None
-    if line.hello.version != VERSION:
-        line.close()
+    if connection.hello.version != VERSION:
+        connection.close()
         raise Conflict(
-            f"process {line.hello.process}, which has {store_of(place)} open, is Rota "
-            f"{line.hello.version} and this is {VERSION}; start that process again"
+            f"process {connection.hello.process}, which has {store_path(path)} open, is Rota "
+            f"{connection.hello.version} and this is {VERSION}; start that process again"
         )
-    return RemoteControl(line, actor)
+    return RemoteControl(connection, actor)
 
 
-def _asking(call: str) -> Callable[..., Any]:
-    method = getattr(Control, call)
+def _remote_method(name: str) -> Callable[..., Any]:
+    method = getattr(Control, name)
 
-    def ask(self: RemoteControl, *args: Any, **options: Any) -> Any:
-        told = dict(inspect.signature(method).bind(self, *args, **options).arguments)
-        del told["self"]
-        return self.line.ask(call, told, self.actor)
+    def call_remote(self: RemoteControl, *args: Any, **options: Any) -> Any:
+        arguments = dict(inspect.signature(method).bind(self, *args, **options).arguments)
+        del arguments["self"]
+        return self.connection.call(name, arguments, self.actor)
 
-    return ask
+    return call_remote
 
 
-def _elsewhere(call: str) -> Callable[..., Any]:
+def _local_only(name: str) -> Callable[..., Any]:
     def refuse(self: RemoteControl, *args: Any, **options: Any) -> Any:
-        raise RotaError(f"{call} cannot be asked of another process; ask it there")
+        raise RotaError(f"{name} cannot be asked of another process; ask it there")
 
     return refuse
 
 
 for _name, _method in inspect.getmembers(Control, inspect.isfunction):
     if not _name.startswith("_") and _name != "as_actor":
-        _make = _asking if _name in messages.CALLS else _elsewhere
+        _make = _remote_method if _name in messages.CALLS else _local_only
         setattr(RemoteControl, _name, _make(_name))

@@ -1,9 +1,9 @@
-"""What goes through the door: one JSON object per line, a request and its answer.
+"""Messages of the local socket: one JSON object per line, a request and its reply.
 
 {"call": "pause", "args": {"name": "nightly"}, "actor": {"by": "ada", "via": "cli"}}
 {"ok": …}   or   {"error": "Unknown", "message": "schedule 'nightly' does not exist; …"}
 
-A call is a method of `Control` by its own name and arguments, checked against its annotations.
+A call is a method of `Control` by name and arguments, which are checked against its annotations.
 """
 
 from __future__ import annotations
@@ -34,36 +34,38 @@ from rota.model.signature import Parameter, Signature
 from rota.model.token import Token
 from rota.storage.protocol import Actor
 
-# A payload of the largest size and what is said beside it.
+# A payload of the largest size and the fields beside it.
 REQUEST_BYTES = 512 * 1024
-# A page of the largest runs is more; who asks for it is told to ask for fewer.
-ANSWER_BYTES = 64 * 1024 * 1024
-SHOWN_LENGTH = 80  # of what nobody knows
+# A page of the largest runs is larger; the error asks for a smaller page.
+REPLY_BYTES = 64 * 1024 * 1024
+QUOTED_LENGTH = 80  # of an unknown call, in the error
 
 HELLO = "hello"
-LOOKS = (
+READS = (
     "now", "overview", "jobs", "job", "jobs_named", "schedules", "schedule", "schedule_name",
     "running_by_schedule", "runs", "run", "runs_beginning", "attempts", "steps", "logs", "events",
     "audit", "occurrences", "changes", "dropped", "queues", "workers", "locks", "explain", "why",
     "select", "count_runs", "doctor", "tokens", "log_tail", "counts", "problems", "timeline",
     "dead_groups", "texts", "schedule_names", "redo_notes",
 )  # fmt: skip
-ACTS = (
+WRITES = (
     "enqueue", "trigger", "trigger_job", "cancel", "redo", "delete", "pause_run", "resume_run",
     "put_schedule", "pause", "resume", "drop", "pause_runs", "resume_runs", "cancel_runs",
     "pause_queue", "resume_queue", "pause_dispatch", "resume_dispatch", "prune", "adopt",
     "bulk", "create_token", "revoke_token",
 )  # fmt: skip
-CALLS = frozenset(LOOKS + ACTS)
+CALLS = frozenset(READS + WRITES)
 
-NOUNS = (
+MODELS = (
     Run, Schedule, Job, Retry, Signature, Parameter, Enqueued, Options, Explanation, Coming,
     Result, Column, Bulk, Finding, Token,
 )  # fmt: skip
 
-# Who asks must give a good schedule. Who answers may have a broken one, and shows it.
-ASKED = Packing(NOUNS)
-ANSWERED = Packing(NOUNS, {Schedule: lambda fields: Schedule.broken(fields, error=fields["error"])})
+# A request must hold a valid schedule. A reply may hold a broken one, which is shown.
+REQUEST_PACKING = Packing(MODELS)
+REPLY_PACKING = Packing(
+    MODELS, {Schedule: lambda fields: Schedule.from_unreadable_row(fields, error=fields["error"])}
+)
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -73,7 +75,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Hello(msgspec.Struct):
-    """Who is behind the door. Another version would misunderstand, and be misunderstood."""
+    """Version and process id of the server. Client and server must have the same version."""
 
     version: str
     process: int
@@ -85,8 +87,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_request(call: str, args: Mapping[str, Any], actor: Actor) -> bytes:
-    told = {name: ASKED.pack(value) for name, value in args.items()}
-    request = Request(call, told, {"by": actor.by, "via": actor.via})
+    packed = {name: REQUEST_PACKING.pack(value) for name, value in args.items()}
+    request = Request(call, packed, {"by": actor.by, "via": actor.via})
     try:
         line = _encode(request) + b"\n"
     except (TypeError, ValueError, UnicodeEncodeError) as fault:
@@ -108,71 +110,73 @@ def decode_request(line: bytes) -> Request:
         ) from None
 
 
-def arguments(call: str, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call as its method wants them; Invalid where they do not fit."""
+def arguments(call: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, converted to the types of its method; Invalid if they do not fit."""
     if call not in CALLS:
         known = ", ".join(sorted((*CALLS, HELLO)))
-        raise Invalid(f"call {clip(call, SHOWN_LENGTH)!r} is unknown; known are {known}")
+        raise Invalid(f"call {clip(call, QUOTED_LENGTH)!r} is unknown; known are {known}")
     signature, hints = _signature(call)
     try:
-        signature.bind(**told)
+        signature.bind(**args)
     except TypeError as fault:
         raise Invalid(f"{call}: {fault}") from None
-    made = {}
-    for name, value in told.items():
+    converted = {}
+    for name, value in args.items():
         try:
-            made[name] = msgspec.convert(ASKED.unpack(value), hints[name])
+            converted[name] = msgspec.convert(REQUEST_PACKING.unpack(value), hints[name])
         except msgspec.ValidationError as fault:
             raise Invalid(f"{call}: {name}: {fault}") from None
-    return made
+    return converted
 
 
 @cache
 def _signature(call: str) -> tuple[inspect.Signature, dict[str, Any]]:
     method = getattr(Control, call)
-    found = inspect.signature(method)
-    own = [one for name, one in found.parameters.items() if name != "self"]
-    # Control knows some nouns by name only: to load them all is not for a command that lists.
-    nouns = {noun.__name__: noun for noun in NOUNS}
-    return found.replace(parameters=own), get_type_hints(method, localns=nouns)
+    signature = inspect.signature(method)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != "self"]
+    # Control imports some of these for type checkers only, to keep the start of commands fast.
+    models = {model.__name__: model for model in MODELS}
+    return signature.replace(parameters=parameters), get_type_hints(method, localns=models)
 
 
-def actor_of(told: Mapping[str, str], otherwise: str) -> Actor:
-    """Whoever may open the door may say in whose name; else it is the user on the other side."""
-    by, via = told.get("by") or otherwise, told.get("via") or "socket"
+def actor_of(actor: Mapping[str, str], user: str) -> Actor:
+    """The actor that a request names, else the user of the peer process.
+
+    Every client that may connect may act in any name."""
+    by, via = actor.get("by") or user, actor.get("via") or "socket"
     return Actor(by=clip(by, KEY_LENGTH), via=clip(via, KEY_LENGTH))
 
 
-def encode_answer(value: Any) -> bytes:
-    line = _encode({"ok": ANSWERED.pack(value)}) + b"\n"
-    if len(line) > ANSWER_BYTES:
+def encode_reply(value: Any) -> bytes:
+    line = _encode({"ok": REPLY_PACKING.pack(value)}) + b"\n"
+    if len(line) > REPLY_BYTES:
         raise Invalid(
-            f"the answer takes {len(line):,} bytes; the limit is {ANSWER_BYTES:,}: "
+            f"the answer takes {len(line):,} bytes; the limit is {REPLY_BYTES:,}: "
             "ask for fewer with --limit"
         )
     return line
 
 
 def encode_error(fault: Exception) -> bytes:
-    told = {"error": _public(fault).__name__, "message": redact_text(str(fault))}
+    error = {"error": _public(fault).__name__, "message": redact_text(str(fault))}
     if getattr(fault, "maybe_committed", False):
-        told["maybe_committed"] = "yes"
-    return _encode(told) + b"\n"
+        error["maybe_committed"] = "yes"
+    return _encode(error) + b"\n"
 
 
-def decode_answer(line: bytes) -> Any:
-    """What the call returned; raises what it raised."""
-    told = _decode(line)
-    if "error" not in told:
-        return ANSWERED.unpack(told["ok"])
-    fault: RotaError = getattr(errors, told["error"], RotaError)(told["message"])
-    if "maybe_committed" in told and isinstance(fault, Unavailable):
+def decode_reply(line: bytes) -> Any:
+    """The return value of the call, or its exception raised again."""
+    reply = _decode(line)
+    if "error" not in reply:
+        return REPLY_PACKING.unpack(reply["ok"])
+    fault: RotaError = getattr(errors, reply["error"], RotaError)(reply["message"])
+    if "maybe_committed" in reply and isinstance(fault, Unavailable):
         fault.maybe_committed = True
     raise fault
 
 
 def _public(fault: Exception) -> type[Exception]:
-    """The error of `rota.errors` that it is; its users know no others."""
+    """The class of `rota.errors` for an exception; RotaError if it has none of its own."""
     return next(
         (kind for kind in type(fault).__mro__ if vars(errors).get(kind.__name__) is kind), RotaError
     )

@@ -172,8 +172,8 @@ class Child:
             self.stoppable = False
         if os.getpid() != self.pid:
             end_fork(outcome)
-        if outcome is not None and outcome.tells:
-            outcome = outcome.shown(context.secrets)  # here, because a message has a limit too
+        if outcome is not None and outcome.has_text:
+            outcome = outcome.redacted(context.secrets)  # here: a message has its limit too
         self.progress.flush()
         self.call, self.context = 0, None
         unfit_reason = self.restore(state)

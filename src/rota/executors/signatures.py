@@ -1,7 +1,7 @@
 """Signatures of Python functions as JSON types, and arguments converted from JSON.
 
-Arguments are stored as JSON by name. A parameter called `ctx` or annotated `rota.Context` (also with
-`| None`, and in `Annotated`) receives the run's context and is no argument. An annotation that
+Arguments are stored as JSON by name. A parameter called `ctx` or annotated `rota.Context` (also
+with `| None`, and in `Annotated`) receives the run's context and is no argument. An annotation that
 msgspec cannot decode accepts any value.
 """
 

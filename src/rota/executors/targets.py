@@ -16,7 +16,7 @@ from rota.duckdb_instances import open_instance, path_from_url
 from rota.errors import Invalid, MissingExtra, Unknown
 from rota.extras import how_to_install, missing, missing_for
 from rota.model.job import Job
-from rota.model.url import ENCODE, leave_out, with_patience
+from rota.model.url import ENCODE, leave_out, with_timeouts
 
 STORE = "store"
 KINDS = {
@@ -135,7 +135,7 @@ def connect_postgres(url: str) -> Any:
     except psycopg.Error:
         # Without the driver's message, which may repeat the password.
         raise Invalid(f"the URL of this target cannot be understood; {ENCODE}") from None
-    return psycopg.connect(**with_patience(params, os.environ), autocommit=True)
+    return psycopg.connect(**with_timeouts(params, os.environ), autocommit=True)
 
 
 class DuckConnection:

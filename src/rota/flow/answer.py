@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rota.errors import Conflict, RotaError, Unavailable
-from rota.model.control_row import Asked, Reply, failed
+from rota.model.control_row import ControlReply, ControlRequest, failed
 from rota.model.redact import redact_text, shorten
 from rota.storage.protocol import Storage
 
@@ -27,9 +27,9 @@ NAMED_LENGTH = 200  # of a statement, in an error that names it
 class Plan(Protocol):
     """A statement that was understood, and may be done."""
 
-    kept: str
+    redacted_text: str
 
-    def do(self, storage: Storage) -> Reply:
+    def do(self, storage: Storage) -> ControlReply:
         """All of it on this storage. May be called again, when what it did was undone."""
 
     def done(self) -> None:
@@ -37,7 +37,7 @@ class Plan(Protocol):
 
 
 # Reads a statement and checks who asks; it raises what is wrong with it.
-MakePlan = Callable[[Asked], Plan]
+MakePlan = Callable[[ControlRequest], Plan]
 
 
 class Answer:
@@ -61,7 +61,7 @@ class Answer:
         more = len(asked) == BATCH or not all(answered)
         return 0.0 if more and any(answered) else self.interval
 
-    def _answer(self, asked: Asked, make_plan: MakePlan) -> bool:
+    def _answer(self, asked: ControlRequest, make_plan: MakePlan) -> bool:
         kept = redact_text(asked.statement)
         try:
             plan = make_plan(asked)
@@ -71,19 +71,23 @@ class Answer:
             log.exception("control row %d cannot be read", asked.id)
             return self._refuse(asked, kept, fault)
         try:
-            reply = self.storage.answer(asked.id, plan.do, lambda fault: failed(plan.kept, fault))
+            reply = self.storage.answer(
+                asked.id, plan.do, lambda fault: failed(plan.redacted_text, fault)
+            )
         except Unavailable as fault:
             if fault.locked:
-                return self._refuse(asked, plan.kept, _locked(plan.kept, asked.id))
+                return self._refuse(
+                    asked, plan.redacted_text, _locked(plan.redacted_text, asked.id)
+                )
             raise  # nothing is done, or all of it with its answer: the next look tells
         except Exception as fault:
             log.exception("control row %d cannot be done", asked.id)
-            return self._refuse(asked, plan.kept, fault)
+            return self._refuse(asked, plan.redacted_text, fault)
         if reply is not None:
             plan.done()
         return reply is not None
 
-    def _refuse(self, asked: Asked, kept: str, fault: Exception) -> bool:
+    def _refuse(self, asked: ControlRequest, kept: str, fault: Exception) -> bool:
         """Nothing was done. If the database is away this fails as well, and the row waits."""
         reply = failed(kept, fault)
         return self.storage.answer(asked.id, lambda _: reply, lambda _: reply) is not None

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
-from rota.model.run import Claimed
-from rota.storage.protocol import Claimant, Fired, Storage
+from rota.model.run import ClaimedRun
+from rota.storage.protocol import ClaimRequest, Fired, Storage
 
 BATCH = 3_000
 # Of arguments in one claim, as far as those of the last one tell.
@@ -31,8 +31,8 @@ class Claim:
         jobs: Callable[[], Sequence[str]],
         free: Callable[[], int],
         held: Callable[[], Collection[int]],
-        take: Callable[[list[Claimed]], None],
-        take_fired: Callable[[list[Claimed]], None],
+        take: Callable[[list[ClaimedRun]], None],
+        take_fired: Callable[[list[ClaimedRun]], None],
         lease: timedelta,
         interval: float = 1.0,
     ) -> None:
@@ -56,7 +56,7 @@ class Claim:
             self._turn.release()
 
     def with_fire(
-        self, most: int, fire: Callable[[Claimant | None], Fired], wake: Callable[[], None]
+        self, most: int, fire: Callable[[ClaimRequest | None], Fired], wake: Callable[[], None]
     ) -> Fired:
         """Let a fire of up to `most` runs claim in its own transaction. It goes alone while the
         loop claims, and where there is no room for all of them; `wake` is for the loop."""
@@ -70,8 +70,8 @@ class Claim:
             if self._waits or self.uncertain:
                 wake()
 
-    def _with_fire(self, most: int, fire: Callable[[Claimant | None], Fired]) -> Fired:
-        claimant = Claimant(
+    def _with_fire(self, most: int, fire: Callable[[ClaimRequest | None], Fired]) -> Fired:
+        claimant = ClaimRequest(
             worker_id=self.worker_id,
             queues=self.queues,
             jobs=self.jobs(),
@@ -102,7 +102,7 @@ class Claim:
         # Where there was no room this is woken when a slot becomes free.
         return 0.0 if 0 < len(claimed) == limit else self.interval
 
-    def _claim(self, limit: int) -> list[Claimed]:
+    def _claim(self, limit: int) -> list[ClaimedRun]:
         self.asked_at = time.monotonic()  # before: the leases are at least this young
         try:
             return self.storage.claim(

@@ -311,8 +311,8 @@ class Control(RunControl, LookControl, ChartsControl, ListsControl, TokenControl
         if job.enabled and not schedule.enabled:
             return  # its file has schedule = false: this one is left over from before
         raise Conflict(
-            f"schedule {schedule.name!r} comes from {job.place}; pause it, set enabled = false "
-            "there, or remove the file"
+            f"schedule {schedule.name!r} comes from {job.display_path}; pause it, "
+            "set enabled = false there, or remove the file"
         )
 
     def explain(self, name: str, *, count: int = 5) -> Explanation:

@@ -14,7 +14,7 @@ from rota.model.history import events_of
 from rota.model.limits import BULK_RUNS, PAGE, REASON_LENGTH, check_whole
 from rota.model.redact import redact_args, redact_columns, redact_text, shorten
 from rota.model.run import Attempt, Enqueued, Run, begins_run_id
-from rota.model.steps import PASSED_OVER, redo_notes
+from rota.model.steps import SKIPPED_STEPS, redo_notes
 from rota.model.transitions import CANCELLED, STATES, SUCCEEDED
 from rota.storage.protocol import Actor, Storage
 
@@ -215,7 +215,7 @@ class RunControl:
             self.storage.kept_files(run.seq),
             job.executor,
             job.spec,
-            passed=self.storage.done_steps(run.seq, PASSED_OVER),
+            skipped=self.storage.done_steps(run.seq, SKIPPED_STEPS),
             succeeded={one["number"] for one in steps if one["status"] == "succeeded"},
         )
 

@@ -32,7 +32,7 @@ from rota.model.limits import (
 )
 from rota.model.redact import shorten
 from rota.model.retry import MAX_ATTEMPTS
-from rota.model.run import Alike, Enqueued, NewRun
+from rota.model.run import BulkRuns, Enqueued, NewRun
 from rota.model.schedule import Schedule
 from rota.storage.protocol import Storage
 
@@ -117,7 +117,7 @@ class Enqueue:
         ids = new_run_ids(len(args))
         new_runs: Sequence[NewRun]
         if template.key is None:
-            new_runs = Alike(template, ids, args)
+            new_runs = BulkRuns(template, ids, args)
         else:
             new_runs = [replace(template, id=ids[0], args=args[0])]
         if template.queue not in self._queues and connection is None:

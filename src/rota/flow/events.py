@@ -23,7 +23,7 @@ from datetime import datetime
 from rota.errors import Invalid, RotaError
 from rota.model.job import Job
 from rota.model.outcome import KINDS, Settlement
-from rota.model.run import Attempt, Claimed, Run
+from rota.model.run import Attempt, ClaimedRun, Run
 
 log = logging.getLogger("rota.events")
 
@@ -204,7 +204,7 @@ def run_event(settlement: Settlement) -> RunEvent:
     )
 
 
-def started_event(run: Claimed) -> RunEvent:
+def started_event(run: ClaimedRun) -> RunEvent:
     return RunEvent(
         name=run.job,
         run_id=run.id,
@@ -213,7 +213,7 @@ def started_event(run: Claimed) -> RunEvent:
     )
 
 
-def announce(events: Events, run: Claimed, attempts: Callable[[], Sequence[Attempt]]) -> None:
+def announce(events: Events, run: ClaimedRun, attempts: Callable[[], Sequence[Attempt]]) -> None:
     """An attempt begins, and with the first one the run. `attempts` are those that have ended:
     asked for when the number does not tell whether one of them had begun."""
     if events.wants("job.started") and not _has_begun(run, attempts):
@@ -222,7 +222,7 @@ def announce(events: Events, run: Claimed, attempts: Callable[[], Sequence[Attem
         events.emit("attempt.started", started_event(run), run.schedule_id)
 
 
-def _has_begun(run: Claimed, attempts: Callable[[], Sequence[Attempt]]) -> bool:
+def _has_begun(run: ClaimedRun, attempts: Callable[[], Sequence[Attempt]]) -> bool:
     if run.attempt == 1 or run.failures:
         return run.attempt > 1
     try:

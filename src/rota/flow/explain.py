@@ -152,7 +152,7 @@ def _standstill(schedule: Schedule, job: Job | None) -> Iterator[str]:
         yield f"it is broken: {schedule.error}"
     if not schedule.enabled and job is not None and job.retired:
         yield f"its job is {job.error}"
-    elif not schedule.enabled and "enabled" in schedule.edits():
+    elif not schedule.enabled and "enabled" in schedule.operator_changes():
         yield f"it was disabled here: `rota schedule {schedule.name} --enabled` lets it fire again"
     elif not schedule.enabled:
         yield "it is disabled in its definition (enabled = false): set it to true there"

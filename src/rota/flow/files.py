@@ -9,11 +9,11 @@ import msgspec
 from rota.errors import Unknown
 from rota.model.files import KeptFile, NewFile
 from rota.model.limits import PAGE, check_whole
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage.protocol import Storage
 
 
-def answer(storage: Storage, run: Claimed, request: str, params: dict[str, Any]) -> Any:
+def answer(storage: Storage, run: ClaimedRun, request: str, params: dict[str, Any]) -> Any:
     """The same whether it was asked in this process or came out of a child's, as JSON."""
     match request:
         case "put_file":

@@ -24,7 +24,7 @@ from rota.model.clock import ClockGuard
 from rota.model.job import Job
 from rota.model.plan import FirePlan, plan_fire
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Broken, Claimant, Fired, Storage
+from rota.storage.protocol import Broken, ClaimRequest, Fired, Storage
 
 log = logging.getLogger("rota.fire")
 
@@ -217,7 +217,7 @@ class Fire:
     ) -> bool:
         """False if none of them was carried out: others fired, edited or hold what they are of."""
 
-        def write(claimant: Claimant | None) -> Fired:
+        def write(claimant: ClaimRequest | None) -> Fired:
             return self._write(plans, jobs, claimant)
 
         if on_time and self.claim is not None:
@@ -235,7 +235,7 @@ class Fire:
         return bool(fired.moved)
 
     def _write(
-        self, plans: list[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None
+        self, plans: list[FirePlan], jobs: Mapping[str, Job], claimant: ClaimRequest | None
     ) -> Fired:
         traced = Traced(plans)
         try:
@@ -252,7 +252,7 @@ class Fire:
             return  # to count them, to decide for each, or to tell of each takes one by one
         kin: defaultdict[tuple[Any, ...], list[FirePlan]] = defaultdict(list)
         for plan in plans:
-            if (key := plan.kin) is not None:
+            if (key := plan.plan_key) is not None:
                 kin[key].append(plan)
         made_at = self.monotonic()
         self.herds = [
@@ -266,7 +266,9 @@ class Fire:
         herd = self.herds[0]
         if not 0 <= self.monotonic() - herd.made_at < HERD_SECONDS:
             herd.ids = self._judge(herd)
-            self.left = {key: one.ids for one in self.herds if one.ids and (key := one.plan.kin)}
+            self.left = {
+                key: one.ids for one in self.herds if one.ids and (key := one.plan.plan_key)
+            }
             self.herds, self.newest = [], True
             return 0.0
         if herd.ids is None:

@@ -67,7 +67,7 @@ class ListsControl:
         """Since when there is the version that runs, by the job's name: of a broken job the last
         good one. None if none was ever good."""
         jobs = list(jobs)[:PAGE]
-        seen = self.storage.good_versions([job.name for job in jobs if job.error and job.good])
+        seen = self.storage.good_versions([job.name for job in jobs if job.error and job.was_valid])
         return {job.name: seen.get(job.name) if job.error else job.version_at for job in jobs}
 
     def queue_work(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:

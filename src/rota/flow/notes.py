@@ -12,7 +12,7 @@ import msgspec
 from rota.errors import Unavailable
 from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
 from rota.model.redact import redact_json, shorten
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.secrets import NO_SECRETS, Secrets
 from rota.storage.protocol import LogLine, Storage
 
@@ -27,7 +27,7 @@ class Notes:
         self._progress: dict[tuple[int, int], str] = {}
         self._counts: Counter[tuple[int, int]] = Counter()
 
-    def log(self, run: Claimed, line: dict[str, Any], secrets: Secrets = NO_SECRETS) -> None:
+    def log(self, run: ClaimedRun, line: dict[str, Any], secrets: Secrets = NO_SECRETS) -> None:
         key = (run.seq, run.attempt)
         with self._guard:
             self._counts[key] += 1
@@ -47,11 +47,11 @@ class Notes:
         with self._guard:
             self._lines.append(told)
 
-    def progress(self, run: Claimed, params: dict[str, Any]) -> None:
+    def progress(self, run: ClaimedRun, params: dict[str, Any]) -> None:
         with self._guard:
             self._progress[run.seq, run.attempt] = redact_json(msgspec.json.encode(params).decode())
 
-    def ended(self, run: Claimed) -> None:
+    def ended(self, run: ClaimedRun) -> None:
         if self._counts:  # most handlers say nothing
             with self._guard:
                 self._counts.pop((run.seq, run.attempt), None)

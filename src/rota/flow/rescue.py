@@ -11,7 +11,7 @@ from datetime import timedelta
 from rota.flow.settle import Settler
 from rota.model.clock import ClockGuard
 from rota.model.outcome import Outcome
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage.protocol import Storage
 
 BATCH = 200
@@ -73,5 +73,5 @@ class Rescue:
             self.quiet_until = now + self.lease_seconds
         return now < self.quiet_until
 
-    def _lost(self, run: Claimed) -> tuple[Claimed, Outcome]:
+    def _lost(self, run: ClaimedRun) -> tuple[ClaimedRun, Outcome]:
         return run, Outcome(kind="lost", error=f"attempt {run.attempt}: its worker was lost")

@@ -28,7 +28,7 @@ from rota.model.duration import format_duration
 from rota.model.job import Job
 from rota.model.limits import check_key
 from rota.model.outcome import SUCCESS, Outcome
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage.protocol import Storage
 
 # After a stop an executor that can end its handler has this long to do so.
@@ -77,7 +77,7 @@ class Execution:
     returned = False  # its handler no longer runs
 
     def __init__(
-        self, run: Claimed, job: Job, owner: Owner, claimed_at: float | None = None
+        self, run: ClaimedRun, job: Job, owner: Owner, claimed_at: float | None = None
     ) -> None:
         self.run, self.job, self.owner = run, job, owner
         self.timeout = run.timeout or job.timeout
@@ -126,7 +126,7 @@ class Execution:
         self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:
-        if outcome is not SUCCESS and outcome.tells:
+        if outcome is not SUCCESS and outcome.has_text:
             outcome = self._shown(outcome)
         if self.span is not None:
             tracing.end_attempt(self.span, outcome)
@@ -137,7 +137,7 @@ class Execution:
             # The row has the reason of who asked for it.
             outcome = msgspec.structs.replace(outcome, reason=None)
         try:
-            return outcome.shown(self.context.secrets)
+            return outcome.redacted(self.context.secrets)
         except Exception as fault:  # an executor's answer that is no text
             return Outcome(kind="failed", error=f"the outcome could not be stored: {fault}")
 

@@ -25,7 +25,7 @@ from rota.model.history import ENDS
 from rota.model.job import Job
 from rota.model.outcome import Outcome, Settlement, settle, succeed
 from rota.model.retry import ONCE, Retry
-from rota.model.run import Claimed, Run
+from rota.model.run import ClaimedRun, Run
 from rota.model.transitions import TERMINAL
 from rota.storage.protocol import OnTerminated, Storage
 
@@ -55,12 +55,12 @@ class Settler:
         termination_hook_of: FindTerminationHook,
         settled: Callable[[], None] = lambda: None,
         restarted: Callable[[], None] = lambda: None,
-        luck: Callable[[], float] = random.random,
+        random_value: Callable[[], float] = random.random,
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
         self.storage, self.jobs, self.max_lost = storage, jobs, max_lost
-        self.events, self.settled, self.luck = events, settled, luck
+        self.events, self.settled, self.random_value = events, settled, random_value
         self.termination_hook_of = termination_hook_of
         self.restarted = restarted
         self._group = ONE_WRITER_GROUP if storage.one_writer else GROUP
@@ -76,7 +76,7 @@ class Settler:
 
     # A worker's outcomes, written by the settle loop in groups
 
-    def put(self, run: Claimed, outcome: Outcome, ran_seconds: float | None = None) -> None:
+    def put(self, run: ClaimedRun, outcome: Outcome, ran_seconds: float | None = None) -> None:
         decided = self.decide(run, outcome, ran_seconds)
         self._pending.append(decided)
         try:
@@ -178,7 +178,7 @@ class Settler:
     # Deciding and writing
 
     def settle_now(
-        self, ends: Sequence[tuple[Claimed, Outcome]]
+        self, ends: Sequence[tuple[ClaimedRun, Outcome]]
     ) -> tuple[list[int], Collection[int]]:
         """Settle at once, in the calling thread: what rescue does. The seqs that are left to
         another process, because their executor is not installed here, and those that are passed
@@ -188,7 +188,7 @@ class Settler:
         free = [one for one in decided if one.run.seq not in held]
         return self._write(free, again=False), held
 
-    def decide(self, run: Claimed, outcome: Outcome, ran_seconds: float | None) -> Settlement:
+    def decide(self, run: ClaimedRun, outcome: Outcome, ran_seconds: float | None) -> Settlement:
         if outcome.kind == "succeeded":  # whatever its retries
             return succeed(run, outcome, ran_seconds)
         return settle(
@@ -196,7 +196,7 @@ class Settler:
             outcome,
             retry=retry_of(run, self.jobs.get(run.job)),
             max_lost=self.max_lost,
-            luck=self.luck(),
+            random_value=self.random_value(),
             ran_seconds=ran_seconds,
         )
 
@@ -233,7 +233,7 @@ class Settler:
         return hooks, missing
 
     def _tell(self, settlements: Sequence[Settlement], answers: Sequence[Any], again: bool) -> None:
-        plain = all(one.is_plain for one in settlements)
+        plain = all(one.is_simple_success for one in settlements)
         if plain and not again and len(answers) == len(settlements) and not self._wanted():
             self.events.ended_unheard(len(settlements))
             self.counters.succeeded(settlements)
@@ -288,7 +288,7 @@ def _latest(settlements: Sequence[Settlement]) -> list[Settlement]:
     return list(latest.values())
 
 
-def retry_of(run: Claimed, job: Job | None) -> Retry:
+def retry_of(run: ClaimedRun, job: Job | None) -> Retry:
     """A run's own policy wins over its job's; its max_attempts is always its own."""
     own = job.retry if job is not None else ONCE
     if run.backoff is not None:

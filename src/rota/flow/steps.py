@@ -16,7 +16,7 @@ from rota.errors import Unavailable
 from rota.executors.protocol import Context
 from rota.model.limits import ERROR_LENGTH, SNAPSHOT_ROWS, SNAPSHOT_RUNS
 from rota.model.redact import redact_json, shorten
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.steps import StepDone, StepFile, StepTransaction
 from rota.storage.protocol import StepKey, Storage
 
@@ -29,7 +29,13 @@ class AttemptSteps:
     """`restart`: this attempt does not go on where an earlier one ended."""
 
     def __init__(
-        self, storage: Storage, run: Claimed, context: Context, lease: timedelta, *, restart: bool
+        self,
+        storage: Storage,
+        run: ClaimedRun,
+        context: Context,
+        lease: timedelta,
+        *,
+        restart: bool,
     ) -> None:
         self.storage, self.run, self.context, self.lease = storage, run, context, lease
         self.restart = restart

@@ -66,7 +66,7 @@ def why_none_serves(live: Sequence[dict[str, Any]], job: str, queue: str) -> str
 def cannot_run(job: Job) -> str | None:
     """Why waiting for a run of it is in vain, whoever starts: its files are gone, or were never
     such that they could be used. None if a worker may come that can."""
-    hopeless = job.retired or not job.good
+    hopeless = job.retired or not job.was_valid
     return why_nobody_can(job.name, job) if hopeless else None
 
 

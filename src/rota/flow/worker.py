@@ -33,7 +33,7 @@ from rota.flow.settle import Settler
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.pace import Pace
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage.protocol import Storage
 from rota.version import VERSION
 
@@ -183,19 +183,19 @@ class Worker:
         """Slots whose handler goes on past its timeout: nothing can end a thread."""
         return sum(one.is_stuck for one in self.executions())
 
-    def take(self, claimed: list[Claimed]) -> None:
+    def take(self, claimed: list[ClaimedRun]) -> None:
         """Hold each claimed run until a slot is free for it."""
         self._hold(claimed)
         self._begin_waiting()
 
-    def take_fired(self, claimed: list[Claimed]) -> None:
+    def take_fired(self, claimed: list[ClaimedRun]) -> None:
         """The same from the thread that fires: an executor may take its time to begin one, and no
         schedule waits for that."""
         self._hold(claimed)
         with self._guard:
             self._wake_threads()
 
-    def _hold(self, claimed: list[Claimed]) -> None:
+    def _hold(self, claimed: list[ClaimedRun]) -> None:
         if self._stopping:
             for run in claimed:
                 self.settler.put(run, Outcome(kind="released", reason="the worker stopped"))
@@ -205,7 +205,7 @@ class Worker:
             self._executions.update(dict.fromkeys(prepared))
             self._waiting.extend(prepared)
 
-    def _prepare(self, run: Claimed) -> Execution | None:
+    def _prepare(self, run: ClaimedRun) -> Execution | None:
         if run.cancel_requested_at is not None:
             self.settler.put(run, Outcome(kind="cancelled", reason="cancelled before it started"))
             return None

@@ -1,7 +1,8 @@
-"""The folder of jobs at work: look, take what has kept still, register it, retire what is gone.
+"""Serve the folder of jobs: survey it, read stable files, register jobs, retire removed ones.
 
-Each step can be repeated: what was not registered because the store was away is registered by the
-next one. A definition that is broken leaves the last good one in its place, with the error shown.
+Each step can be repeated: a definition that was not registered because the store was unavailable is
+registered by the next step. A broken definition leaves the last valid one in use and shows its
+error on the job.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from pathlib import Path
 from rota.app import Rota
 from rota.errors import Conflict, Invalid, RotaError
 from rota.flow.loop import Loop
-from rota.jobsd.good import GoodTexts
+from rota.jobsd.good import LastValidTexts
 from rota.jobsd.inspections import Inspections
 from rota.jobsd.load import Loader
-from rota.jobsd.manifest import Surroundings
-from rota.jobsd.quiet import QUIET_SECONDS, Quiet
+from rota.jobsd.manifest import ManifestDefaults
+from rota.jobsd.quiet import SETTLE_SECONDS, StableFiles
 from rota.jobsd.reconcile import LIVE_SECONDS, Orphans, Plan, reconcile
-from rota.jobsd.scan import PYTHON, Survey, survey
-from rota.jobsd.scripts import INIT, run_owed, run_scripts
+from rota.jobsd.scan import PYTHON, Survey, survey_folder
+from rota.jobsd.scripts import INIT, run_deferred, run_scripts
 from rota.jobsd.watch import Watch
 from rota.model.definition import Definition, Registered
 from rota.model.job import LAST_GOOD, REMOVED, Job
@@ -36,51 +37,51 @@ from rota.storage.protocol import Actor
 log = logging.getLogger("rota.jobsd")
 
 ACTOR = Actor(by="rota", via="jobs.d")
-# How many definitions go into one transaction: a large folder must not keep others from writing.
+# Definitions in one transaction: a large folder must not block other writers for long.
 BATCH = 100
 RECONCILE_SECONDS = 10.0
-SWEEP_SECONDS = 60.0
+REPAIR_SECONDS = 60.0
 STOP_SECONDS = 10.0
-# A root that is missing is often being replaced: by a deploy, a clone, a mount that comes back. Its
-# jobs stay as they are for this long.
+# A missing root is often being replaced: by a deploy, a clone, a mount that comes back. Its jobs
+# stay as they are for this long.
 ROOT_SECONDS = 10.0
-# How long a start, and a look, wait for what Python files say; those that are slower follow later.
-START_SECONDS, LOOK_SECONDS = 3.0, 1.0
+# How long a start, and a step, wait for the inspection of Python files; slower ones follow later.
+START_SECONDS, INSPECTION_SECONDS = 3.0, 1.0
 
 
 class Folder:
-    """One per app."""
+    """The folder of jobs of one app."""
 
     def __init__(
         self,
         app: Rota,
         *,
-        quiet_seconds: float = QUIET_SECONDS,
-        look_seconds: float = LOOK_SECONDS,
+        settle_seconds: float = SETTLE_SECONDS,
+        inspection_seconds: float = INSPECTION_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app, self.monotonic = app, monotonic
-        self.look_seconds = look_seconds
-        self.quiet = Quiet(quiet_seconds)
-        self.definitions: dict[str, Definition] = {}  # as the files are now, good or not
-        # The name is somebody else's. As it would be; what is shown is in `definitions`.
+        self.inspection_seconds = inspection_seconds
+        self.stable_files = StableFiles(settle_seconds)
+        self.definitions: dict[str, Definition] = {}  # as the files are now, valid or broken
+        # Valid definitions whose name another job has; `definitions` has them with that error.
         self.refused: dict[str, Definition] = {}
         self.problems: dict[str, str] = {}
         self.failed_scripts: dict[str, str] = {}  # of initdb.d and startdb.d
         self._prepared = False
         self._changed: set[str] = set()  # not registered yet
-        self._again: set[str] = set()  # to be registered whatever the store has
+        self._again: set[str] = set()  # to be registered even if the store has them
         self._gone: set[str] = set()  # not retired yet
-        self._found = Survey(self.root)  # the last look
-        self._unread: set[str] = set()  # in the folder, and not known yet
-        self._late: set[str] = set()  # those of the first look
+        self._last_survey = Survey(self.root)  # the last survey
+        self._unread: set[str] = set()  # in the folder, and not read yet
+        self._late: set[str] = set()  # unread at the first survey
         self._orphans = Orphans()
-        self._good = GoodTexts(app)
+        self._last_valid_texts = LastValidTexts(app)
         self._first, self._seen = True, False
         self._missing_since: float | None = None
-        self._storage: object = None  # where everything was registered
-        self._reconciled_at = self._swept_at = float("-inf")
-        self._turn = threading.RLock()
+        self._registered_in: object = None  # the store in which everything was registered
+        self._reconciled_at = self._repaired_at = float("-inf")
+        self._lock = threading.RLock()
         self._loop = Loop("jobs.d", self.step)
         self._inspections = Inspections(self._loop.wake)
         self._watch: Watch | None = None
@@ -93,38 +94,38 @@ class Folder:
     def origin(self) -> str:
         return self.app.settings.file_origin
 
-    # Life
+    # Start and stop
 
     def prepare(self) -> None:
         if not self._prepared:
             self._prepared = True
             self.failed_scripts = run_scripts(self.app)
 
-    def _run_owed(self) -> None:
-        """An initdb.d that could not be read at the start may be readable by now."""
-        if INIT in self.failed_scripts and (failed := run_owed(self.app)) is not None:
+    def _run_deferred(self) -> None:
+        """Run an initdb.d that could not be read at the start, if it can be read now."""
+        if INIT in self.failed_scripts and (failed := run_deferred(self.app)) is not None:
             del self.failed_scripts[INIT]
             self.failed_scripts |= failed
 
     def load(self, *, again: bool = False, patient: bool = True) -> None:
-        with self._turn:
+        with self._lock:
             if again:
-                self.quiet.forget()
-            found = survey(self.root)
-            if not found.exists:  # says nothing yet; a step knows for how long it has been away
-                found.unread.add("")
-            prints = self._prints(found)
-            for names in _in_turn(found, self.quiet.untaken(prints)):
-                self._take(found, names, prints, None if patient else START_SECONDS)
-                if again or self._storage is not self.app.storage:
+                self.stable_files.forget()
+            survey = survey_folder(self.root)
+            if not survey.exists:  # no conclusion yet: only a step measures for how long
+                survey.unread.add("")
+            fingerprints = self._fingerprints(survey)
+            for names in _in_groups(survey, self.stable_files.unread_names(fingerprints)):
+                self._take(survey, names, fingerprints, None if patient else START_SECONDS)
+                if again or self._registered_in is not self.app.storage:
                     self._again |= set(self.definitions) - set(self.refused)
                 self._register()
-            self._storage = self.app.storage
+            self._registered_in = self.app.storage
 
     def start(self) -> None:
         self._watch = Watch(self.root, self._loop.wake)
         try:
-            self.step()  # says which jobs this worker has, and retires what went while it was down
+            self.step()  # reports this worker's jobs, retires those removed while down
         except RotaError as fault:
             log.warning("jobs.d: %s", fault)  # the loop tries again
         self._loop.start()
@@ -135,40 +136,45 @@ class Folder:
             watch.stop()
         if self._loop.alive:
             self._loop.stop(STOP_SECONDS)
-        # Another life of this app finds another store, and executors that know nothing yet.
-        self._first, self._storage, self._prepared = True, None, False
-        self.quiet.forget()
+        # After a restart the app may have another store, and its executors start empty.
+        self._first, self._registered_in, self._prepared = True, None, False
+        self.stable_files.forget()
 
     def status(self) -> dict[str, str | None]:
         return {"jobs.d": self._loop.last_error if self._loop.alive else None}
 
     def faults(self) -> list[str]:
-        errors = [one.error for one in self.definitions.values() if one.error is not None]
-        places = {**self.problems, **self.failed_scripts}
-        return [*errors, *(f"{place}: {told}" for place, told in places.items())]
+        errors = [
+            definition.error
+            for definition in self.definitions.values()
+            if definition.error is not None
+        ]
+        problems = {**self.problems, **self.failed_scripts}
+        return [*errors, *(f"{path}: {message}" for path, message in problems.items())]
 
     def step(self) -> float:
-        """Look once; the seconds until it is worth to look again."""
-        with self._turn:
+        """Survey the folder once; returns the seconds until the next survey is useful."""
+        with self._lock:
             pause = RECONCILE_SECONDS
             if (watch := self._watch) is not None:
-                watch.follow()  # before the look: what changes after it is told
+                watch.follow()  # before the survey, so that later changes are notified
                 pause = min(pause, watch.rescan_seconds)
-            self._run_owed()
-            found = survey(self.root)
-            if (missing := self._missing(found)) is not None:
+            self._run_deferred()
+            survey = survey_folder(self.root)
+            if (missing := self._missing_seconds(survey)) is not None:
                 return min(pause, missing)
-            prints = self._prints(found)
-            ready, wait = self.quiet.see(prints, self.monotonic())
-            for names in _in_turn(found, ready):
-                self._take(found, names, prints, self.look_seconds)
+            fingerprints = self._fingerprints(survey)
+            ready, wait = self.stable_files.update(fingerprints, self.monotonic())
+            for names in _in_groups(survey, ready):
+                self._take(survey, names, fingerprints, self.inspection_seconds)
                 self._register()
             return pause if wait is None else min(pause, wait)
 
-    def _missing(self, found: Survey) -> float | None:
-        """The seconds for which a root that was there may still come back; None if it is there, or
-        has been away for too long."""
-        if found.exists or not self.definitions:
+    def _missing_seconds(self, survey: Survey) -> float | None:
+        """Seconds for which a missing root may still come back.
+
+        None if it exists, or has been missing for ROOT_SECONDS."""
+        if survey.exists or not self.definitions:
             self._missing_since = None
             return None
         now = self.monotonic()
@@ -178,39 +184,43 @@ class Folder:
         left = self._missing_since + ROOT_SECONDS - now
         return left if left > 0 else None
 
-    # Taking
+    # Reading
 
     def _take(
         self,
-        found: Survey,
+        survey: Survey,
         names: Iterable[str],
-        prints: Mapping[str, object],
+        fingerprints: Mapping[str, object],
         within: float | None,
     ) -> None:
-        """Read these units, and believe what was read of those that kept still meanwhile."""
-        self._seen = self._seen or (found.exists and not found.hides(""))
-        self._tell_problems(found.problems)
-        here = [name for name in names if name in found.units]
-        gone = [name for name in names if name not in found.units and name in self.definitions]
-        around = Surroundings(origin=self.origin, timezone=self.app.settings.timezone)
-        inspect = partial(self._inspections.look, within=within)
-        loader = Loader(around, self._check, inspect)
-        loaded = loader.load(found, [found.units[name] for name in here])
-        after = self._prints(survey(self.root)) if here else prints
-        still = [name for name in loaded if after.get(name) == prints[name]]
-        for name in still:
+        """Read these units; accept those whose fingerprint did not change while they were read."""
+        self._seen = self._seen or (survey.exists and not survey.hides(""))
+        self._log_problems(survey.problems)
+        here = [name for name in names if name in survey.units]
+        gone = [name for name in names if name not in survey.units and name in self.definitions]
+        defaults = ManifestDefaults(origin=self.origin, timezone=self.app.settings.timezone)
+        inspect = partial(self._inspections.inspect, within=within)
+        loader = Loader(defaults, self._check, inspect)
+        loaded = loader.load(survey, [survey.units[name] for name in here])
+        after = self._fingerprints(survey_folder(self.root)) if here else fingerprints
+        stable = [name for name in loaded if after.get(name) == fingerprints[name]]
+        for name in stable:
             self._set(loaded[name])
         for name in gone:
             self._remove(name)
-        self.quiet.take([*still, *(name for name in names if name not in found.units)], prints)
-        self._unread = set(found.units) - set(self.definitions)
-        before, self._found = self._found, found
+        self.stable_files.mark_read(
+            [*stable, *(name for name in names if name not in survey.units)], fingerprints
+        )
+        self._unread = set(survey.units) - set(self.definitions)
+        before, self._last_survey = self._last_survey, survey
         self._late |= {name for name in self._unread if self._first or before.hides(name)}
 
-    def _prints(self, found: Survey) -> dict[str, Hashable]:
-        """What could not be looked at is as it was."""
-        now = {one.name: (one.kind, one.fingerprint, one.fault) for one in found.units.values()}
-        return {**self.quiet.taken(found.hides), **now}
+    def _fingerprints(self, survey: Survey) -> dict[str, Hashable]:
+        """Fingerprints by name. A unit that could not be read keeps its last fingerprint."""
+        current = {
+            unit.name: (unit.kind, unit.fingerprint, unit.fault) for unit in survey.units.values()
+        }
+        return {**self.stable_files.read_fingerprints(survey.hides), **current}
 
     def _check(self, job: Job) -> None:
         check_job(self.app, job)
@@ -226,21 +236,23 @@ class Folder:
         except Conflict as fault:
             self.refused[new.name] = replace(new, scripts=())
             new = _refused(new, str(fault))
-        new = replace(new, scripts=())  # who runs them has them
+        new = replace(new, scripts=())  # the executor has them
         for warning in new.warnings:
             if old is None or warning not in old.warnings:
-                log.warning("%s: %s", new.place, warning)
+                log.warning("%s: %s", new.display_path, warning)
         if old is not None and (old.job, old.schedule) == (new.job, new.schedule):
             self.definitions[new.name] = new
             return
-        had = self._has_good(new.name)
+        had = self._has_valid(new.name)
         if new.error is not None and (old is None or old.error != new.error):
             then = REMOVED if new.removed else LAST_GOOD
             log.warning("%s%s", new.error, f"; {then}" if had else "")
         elif new.error is None and not (old is None and self._first):
-            # Those of the start are listed there.
-            what, places = ("is new", new.place) if old is None else ("changed", _changed(old, new))
-            log.info("job %s %s (%s)", new.name, what, places)
+            # Not at the start, which lists the jobs itself.
+            what, paths = (
+                ("is new", new.display_path) if old is None else ("changed", _changed(old, new))
+            )
+            log.info("job %s %s (%s)", new.name, what, paths)
         self.definitions[new.name] = new
         self._gone.discard(new.name)
         if new.removed and had:
@@ -251,7 +263,7 @@ class Folder:
         else:
             self._changed.add(new.name)
 
-    def _has_good(self, name: str) -> bool:
+    def _has_valid(self, name: str) -> bool:
         return any(job.name == name and job.source == "file" for job in self.app.jobs())
 
     def _remove(self, name: str) -> None:
@@ -262,10 +274,10 @@ class Folder:
         self._gone.add(name)
         self.app.drop_file_job(name)
 
-    def _tell_problems(self, problems: Mapping[str, str]) -> None:
-        for place, told in problems.items():
-            if self.problems.get(place) != told:
-                log.warning("%s %s", place, told)
+    def _log_problems(self, problems: Mapping[str, str]) -> None:
+        for path, message in problems.items():
+            if self.problems.get(path) != message:
+                log.warning("%s %s", path, message)
         self.problems = dict(problems)
 
     # Registering
@@ -275,7 +287,7 @@ class Folder:
         due = now - self._reconciled_at >= RECONCILE_SECONDS
         if not (self._changed or self._again or self._gone or due or self._first):
             return
-        # First of all: a job that no live worker has is anybody's to retire.
+        # Report first: any worker may retire a job that no live worker lists.
         worker_id = self.app.tell_jobs()
         storage = self.app.storage
         registered = self._registered()
@@ -290,7 +302,7 @@ class Folder:
             again=self._again,
             gone=self._gone,
             elsewhere=elsewhere,
-            unread={*self._unread, *self.refused, *filter(self._found.hides, registered)},
+            unread={*self._unread, *self.refused, *filter(self._last_survey.hides, registered)},
             late=self._late,
             orphans=self._orphans,
             now=now,
@@ -298,14 +310,14 @@ class Folder:
             complete=self._seen and worker_id is not None,
         )
         self._put(plan)
-        self._keep_good(registered, elsewhere)
+        self._load_last_valid(registered, elsewhere)
         retired = [name for name in sorted(plan.retire) if self._retire(name, worker_id)]
         self._gone -= {*plan.retire, *(self._gone - set(registered))}
         self._gone -= {name for name in self._gone if name in elsewhere}
-        if retired or self._first or now - self._swept_at >= SWEEP_SECONDS:
+        if retired or self._first or now - self._repaired_at >= REPAIR_SECONDS:
             self.app.control_as(ACTOR).cancel_retired(self.origin)
             self._try_refused_again()
-            self._swept_at = now
+            self._repaired_at = now
         if plan.put or retired:
             self.app.woken()
         self._reconciled_at = now
@@ -313,64 +325,72 @@ class Folder:
             self._first = False
 
     def _removed(self, registered: Mapping[str, Registered]) -> set[str]:
-        """Jobs that the folder does not have any more, though something of them is left. Of what
-        never was a job the error is shown, as of any that is broken."""
-        names = {one.name for one in self.definitions.values() if one.removed} & set(registered)
+        """Names of jobs that lost their manifest or all their files, and were valid before.
+
+        A unit that never was a valid job is treated as broken: its error is shown."""
+        names = {
+            definition.name for definition in self.definitions.values() if definition.removed
+        } & set(registered)
         left = sorted(name for name in names if not registered[name].retired)
         for start in range(0, len(left), PAGE):
-            found = self.app.storage.jobs_named(left[start : start + PAGE])
-            names -= {job.name for job in found.values() if not job.good}
+            jobs = self.app.storage.jobs_named(left[start : start + PAGE])
+            names -= {job.name for job in jobs.values() if not job.was_valid}
         return names
 
     def _registered(self) -> dict[str, Registered]:
-        found: dict[str, Registered] = {}
+        registered: dict[str, Registered] = {}
         page = self.app.storage.registered(self.origin, limit=PAGE)
         while page:
-            found |= {one.name: one for one in page}
+            registered |= {row.name: row for row in page}
             after = page[-1].name
             page = self.app.storage.registered(self.origin, after=after, limit=PAGE)
-        return found
+        return registered
 
     def _put(self, plan: Plan) -> None:
         names = sorted(plan.put)
         for start in range(0, len(names), BATCH):
             batch = [self.definitions[name] for name in names[start : start + BATCH]]
-            for name, told in self._put_batch(batch, plan.anew).items():
-                self._refuse(self.definitions[name], told)
-            self._changed -= {one.name for one in batch}
-            self._late -= {one.name for one in batch}
-            self._again -= {one.name for one in batch}
+            for name, message in self._put_batch(batch, plan.anew).items():
+                self._refuse(self.definitions[name], message)
+            self._changed -= {definition.name for definition in batch}
+            self._late -= {definition.name for definition in batch}
+            self._again -= {definition.name for definition in batch}
 
     def _put_batch(self, definitions: list[Definition], anew: Collection[str]) -> dict[str, str]:
         return self.app.storage.put_definitions(
             definitions, ACTOR, changed=anew, live_seconds=LIVE_SECONDS
         )
 
-    def _refuse(self, one: Definition, told: str) -> None:
-        """What the store refuses is broken as if the file were; shown there, if the row is ours."""
-        worse = _refused(one, told)
-        log.warning("%s", worse.error)
-        self.definitions[one.name] = worse
-        if self._put_batch([worse], {one.name}):
-            self.app.drop_file_job(one.name)
-            self.refused[one.name] = one
+    def _refuse(self, definition: Definition, message: str) -> None:
+        """Mark a definition that the store refused as broken, also in its row if that is ours."""
+        broken = _refused(definition, message)
+        log.warning("%s", broken.error)
+        self.definitions[definition.name] = broken
+        if self._put_batch([broken], {definition.name}):
+            self.app.drop_file_job(definition.name)
+            self.refused[definition.name] = definition
 
     def _try_refused_again(self) -> None:
-        """The name may be free by now. The store is asked first: what this process has as a job,
-        its worker runs."""
-        for one in list(self.refused.values()):
-            with suppress(Conflict):
-                self.app.check_file_job(one.name)
-                if not self._put_batch([one], {one.name}):
-                    self._set(one)
+        """Register refused definitions whose name is free now.
 
-    def _keep_good(self, registered: Mapping[str, Registered], elsewhere: Collection[str]) -> None:
-        """A job whose job.toml was broken when we came: its last good version is in the store."""
+        The store comes first: the worker runs every job that this process has."""
+        for definition in list(self.refused.values()):
+            with suppress(Conflict):
+                self.app.check_file_job(definition.name)
+                if not self._put_batch([definition], {definition.name}):
+                    self._set(definition)
+
+    def _load_last_valid(
+        self, registered: Mapping[str, Registered], elsewhere: Collection[str]
+    ) -> None:
+        """Load the last valid version of jobs whose files were broken at the start.
+
+        It comes from the store. Also saves the texts of all broken jobs."""
         known = {job.name for job in self.app.jobs()}
         broken = {
-            one.name
-            for one in self.definitions.values()
-            if one.error is not None and not one.removed
+            definition.name
+            for definition in self.definitions.values()
+            if definition.error is not None and not definition.removed
         }
         lost = [
             name
@@ -379,20 +399,20 @@ class Folder:
             and self.definitions[name].job.executor != "python"
         ]  # fmt: skip
         for start in range(0, len(lost), PAGE):
-            found = self.app.storage.jobs_named(lost[start : start + PAGE])
-            for job in found.values():
+            jobs = self.app.storage.jobs_named(lost[start : start + PAGE])
+            for job in jobs.values():
                 is_whole = job.enabled and "files" in job.spec and job.origin == self.origin
                 if is_whole and self._can_run(job):
                     folder = str((self.root / job.name).absolute())
-                    own = replace(job, spec={**job.spec, "folder": folder}, error=None)
-                    self._keep_own(own, elsewhere)
-        self._good.save(broken, self.monotonic())
+                    local_job = replace(job, spec={**job.spec, "folder": folder}, error=None)
+                    self._load_version(local_job, elsewhere)
+        self._last_valid_texts.save(broken, self.monotonic())
 
-    def _keep_own(self, job: Job, elsewhere: Collection[str]) -> None:
+    def _load_version(self, job: Job, elsewhere: Collection[str]) -> None:
         try:
-            scripts = self._good.find(job)
+            scripts = self._last_valid_texts.find(job)
         except Invalid as fault:
-            # Another worker may have its texts. Where nobody has, its runs say what is missing.
+            # Another worker may have its texts. If no worker has, its runs name the missing text.
             if job.name in elsewhere:
                 return
             log.warning("the last good version of %s", fault)
@@ -400,7 +420,7 @@ class Folder:
         self.app.set_file_job(job, scripts=scripts)
 
     def _can_run(self, job: Job) -> bool:
-        """False if its executor was switched off, or removed, since the job was good."""
+        """False if its executor was disabled or removed since the job was valid."""
         try:
             self.app.executors.get(job.executor)
         except RotaError:
@@ -436,26 +456,28 @@ def check_job(app: Rota, job: Job) -> None:
 
 
 def _changed(old: Definition, new: Definition) -> str:
-    """The files that are not as they were, as people name them."""
+    """The display paths of the files that changed."""
     before, now = old.job.spec.get("hashes"), new.job.spec.get("hashes")
     if not before or not now:
-        return new.place
+        return new.display_path
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
-    folder = new.place.rpartition("/")[0]
-    return listed_names([f"{folder}/{name}" for name in names]) if names else new.place
+    folder = new.display_path.rpartition("/")[0]
+    return listed_names([f"{folder}/{name}" for name in names]) if names else new.display_path
 
 
-def _refused(one: Definition, told: str) -> Definition:
-    """As if its file were broken; one that is says first what is wrong with itself."""
-    if one.error is not None:
-        return one
-    spec = {"version": one.job.spec.get("version", "")}
-    job = replace(one.job, spec=spec, enabled=False, error=f"{one.place}: {told}")
-    return replace(one, job=job, schedule=None)
+def _refused(definition: Definition, message: str) -> Definition:
+    """The definition with this error, unless its file has one already."""
+    if definition.error is not None:
+        return definition
+    spec = {"version": definition.job.spec.get("version", "")}
+    job = replace(
+        definition.job, spec=spec, enabled=False, error=f"{definition.display_path}: {message}"
+    )
+    return replace(definition, job=job, schedule=None)
 
 
-def _in_turn(found: Survey, names: Collection[str]) -> list[list[str]]:
-    """What is only read first: to import Python files may take its time."""
-    slow = {name for name in names if name in found.units and found.units[name].kind == PYTHON}
+def _in_groups(survey: Survey, names: Collection[str]) -> list[list[str]]:
+    """Names in two groups: files that are only read, then Python files, which may be slow."""
+    slow = {name for name in names if name in survey.units and survey.units[name].kind == PYTHON}
     quick = [name for name in names if name not in slow]
     return [quick, sorted(slow)] if slow else [quick]

@@ -1,7 +1,7 @@
-"""The last good version of a SQL job whose files are broken now: where its texts are.
+"""Texts of the last valid version of a SQL job whose files are broken now.
 
-Who read them has them in memory. They are put into the store as well while the files are broken: a
-process that starts later never read them, and must not run what lies in the folder in their place.
+The process that read them has them in memory. While the files are broken, it also saves them in the
+store: a process that starts later never read them, and must not run the broken files instead.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from rota.model.job import Job
 
 log = logging.getLogger("rota.jobsd")
 
-# The store forgets a text that no run refers to after a day.
+# The store deletes a text that no run refers to after a day, so save it again every hour.
 SAVE_SECONDS = 3600.0
 
 
-class GoodTexts:
-    """One per folder of jobs."""
+class LastValidTexts:
+    """The saved texts of one folder of jobs."""
 
     def __init__(self, app: Rota) -> None:
         self.app = app
-        self._saved: dict[str, float] = {}  # names, and when
+        self._saved: dict[str, float] = {}  # job name → when it was saved
 
     def find(self, job: Job) -> Sequence[Script]:
-        """The texts of a version that this process did not read; Invalid if one is nowhere."""
+        """The stored texts of a job; Invalid if one of them is neither stored nor in its file."""
         return read_scripts(job, self.app.storage.texts_of) if job.executor == "sql" else ()
 
     def save(self, broken: Collection[str], now: float) -> None:
-        """Keep in the store what this process has of jobs whose files are broken."""
+        """Save in the store the texts this process has of jobs whose files are broken."""
         self._saved = {name: at for name, at in self._saved.items() if name in broken}
         for name in sorted(broken):
             if now - self._saved.get(name, float("-inf")) >= SAVE_SECONDS:
@@ -47,7 +47,7 @@ class GoodTexts:
         try:
             kind = self.app.targets.find(job.spec.get("target")).kind
             files = [step_file(1, script, text, kind) for script, text in scripts]
-        except Invalid as fault:  # its runs say so too
-            log.debug("the texts of job %s are not kept: %s", name, fault)
+        except Invalid as fault:  # a run of it fails with the same message
+            log.debug("the texts of job %s are not saved: %s", name, fault)
             return
         self.app.storage.keep_texts(files)

@@ -1,7 +1,7 @@
-"""Python files looked at by threads of their own, so that one whose import hangs keeps nobody.
+"""Inspect Python files on separate threads, so that a hanging import delays no other file.
 
-A file that takes its time is left to its thread, and another takes up what still waits. Whoever
-asked does not wait for long, and is woken when more is known.
+A slow file stays with its thread, and another thread takes the next file. The caller waits for a
+bounded time, and `answered` is called when more results arrive.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rota.executors.inspection import FileError, FileFacts, Inspector
 
 log = logging.getLogger("rota.jobsd")
 
-# An import that takes this long may well take for ever: another thread goes on.
+# An import that takes this long may never end: start another thread for the next file.
 SLOW_SECONDS = 0.5
-# Files whose imports hang at the same time; those after them wait until one is given up.
+# At most so many imports may hang at the same time; further files wait until one ends.
 THREADS = 8
 
 Fact = FileFacts | FileError
-File = tuple[str, object]  # its path, and its fingerprint as it was to be looked at
+File = tuple[str, object]  # path, and fingerprint at the time of the request
 
 
 class Inspections:
@@ -35,47 +35,50 @@ class Inspections:
         self._begun: dict[File, float] = {}
         self._facts: dict[File, Fact] = {}
         self._threads = 0
-        self._looking = False
+        self._is_awaited = False
 
-    def look(self, paths: Mapping[str, object], within: float | None) -> dict[str, Fact]:
-        """What there is to say of files, given with their fingerprints. What is not known within
-        so many seconds is missing: ask for it again. None waits for everything."""
-        wanted = dict.fromkeys(paths.items())
+    def inspect(self, paths: Mapping[str, object], within: float | None) -> dict[str, Fact]:
+        """The facts of files, which are given with their fingerprints.
+
+        A file that is not inspected within so many seconds is missing from the result: call again.
+        None waits for all files."""
+        files = dict.fromkeys(paths.items())
         until = math.inf if within is None else time.monotonic() + within
         with self._change:
-            self._looking = True
-            self._waiting = deque(one for one in wanted if self._is_new(one))
-            self._facts = {one: fact for one, fact in self._facts.items() if one in wanted}
+            self._is_awaited = True
+            self._waiting = deque(file for file in files if self._is_new(file))
+            self._facts = {file: fact for file, fact in self._facts.items() if file in files}
             try:
-                while any(one not in self._facts for one in wanted):
+                while any(file not in self._facts for file in files):
                     if self._waiting and not self._quick() and self._threads < THREADS:
                         self._start()
                     if (left := until - time.monotonic()) <= 0:
                         break
                     self._change.wait(min(left, self.slow_seconds))
             finally:
-                self._looking = False
-            found = [one for one in wanted if one in self._facts]
-            return {one[0]: self._facts.pop(one) for one in found}
+                self._is_awaited = False
+            known = [file for file in files if file in self._facts]
+            return {file[0]: self._facts.pop(file) for file in known}
 
     def _is_new(self, file: File) -> bool:
         return file not in self._begun and file not in self._facts
 
     def _quick(self) -> list[File]:
-        """Those that have begun, and not too long ago."""
+        """Files whose inspection started less than `slow_seconds` ago."""
         late = time.monotonic() - self.slow_seconds
-        return [one for one, begun in self._begun.items() if begun > late]
+        return [file for file, begun in self._begun.items() if begun > late]
 
     def _start(self) -> None:
         file = self._waiting.popleft()
         name = "rota-jobs.d-inspection"
-        # First of all, as it may fail; it tells nothing before whoever looks lets go of the lock.
+        # Start before the bookkeeping: it may fail. The thread reports only after the caller of
+        # `inspect` releases the lock.
         threading.Thread(target=self._serve, args=(file,), name=name, daemon=True).start()
         self._begun[file] = time.monotonic()
         self._threads += 1
 
     def _serve(self, file: File | None) -> None:
-        """One child for many files."""
+        """Inspect files until none is waiting, in one child process."""
         inspector = Inspector()
         try:
             while file is not None:
@@ -93,18 +96,18 @@ class Inspections:
             else:
                 self._begun[file] = time.monotonic()
             self._change.notify_all()
-            is_awaited = self._looking
+            is_awaited = self._is_awaited
         if not is_awaited:
             self._answered()
         return file
 
 
 def _inspect(inspector: Inspector, path: str) -> Fact:
-    """Whatever happens, there is an answer: a file without one would be waited for."""
+    """The facts, or an error for any exception: the caller would wait for a missing answer."""
     try:
         return inspector.inspect(path)
     except Exception as fault:
-        log.exception("%s could not be looked at", path)
+        log.exception("%s could not be inspected", path)
         with suppress(Exception):
-            inspector.close()  # nobody knows what its child is at
+            inspector.close()  # its child may be in any state
         return FileError(path=path, error=f"{path}: {type(fault).__name__}: {fault}")

@@ -1,5 +1,7 @@
-"""From units to definitions: read the files, or say why they are no job. Never raises for what a
-file holds."""
+"""Make definitions from units. A file with a bad content gives a definition with an error.
+
+Nothing here raises for the content of a file.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from dataclasses import replace
 from rota.errors import Invalid, RotaError
 from rota.executors.inspection import FileError, FileFacts, inspect_files
 from rota.jobsd import manifest, scan
-from rota.jobsd.manifest import Surroundings
+from rota.jobsd.manifest import ManifestDefaults
 from rota.jobsd.read import decode, read_bytes
 from rota.jobsd.scan import MANIFEST, Survey, Unit
 from rota.model.definition import Definition
@@ -21,152 +23,157 @@ from rota.model.policies import PYTHON, SQL_FILE
 from rota.model.redact import shorten
 from rota.model.steps import text_hash
 
-# An executor's own opinion of a job; raises Invalid or Unknown.
+# The check of a job by its executor; raises Invalid or Unknown.
 Check = Callable[[Job], None]
-# What Python files say, by their paths; given with their fingerprints.
+# Facts of Python files by path; the argument maps paths to fingerprints.
 Inspect = Callable[[Mapping[str, object]], Mapping[str, FileFacts | FileError]]
 
-PASSED_OVER = "{} beside it is not looked at: SQL files end in .sql, in small letters; rename it"
+IGNORED_FILE = "{} beside it is ignored: SQL files end in .sql, in small letters; rename it"
 
 
 class Loader:
     """Reads units of one folder."""
 
-    def __init__(self, around: Surroundings, check: Check, inspect: Inspect | None = None) -> None:
-        self.around, self.check = around, check
+    def __init__(
+        self, defaults: ManifestDefaults, check: Check, inspect: Inspect | None = None
+    ) -> None:
+        self.defaults, self.check = defaults, check
         self.inspect = inspect or (lambda paths: inspect_files(list(paths)))
 
-    def load(self, found: Survey, units: Iterable[Unit]) -> dict[str, Definition]:
-        """A definition of each unit, but for Python files of which nothing is known yet. They are
-        imported in a child."""
-        wanted = list(units)
-        # What lies elsewhere is not even imported.
+    def load(self, survey: Survey, units: Iterable[Unit]) -> dict[str, Definition]:
+        """A definition of each unit, except for Python files that are not inspected yet.
+
+        Python files are imported in a child process."""
+        all_units = list(units)
+        # A file outside the folder is not even imported.
         pythons = {
-            str(one.path.absolute()): one.fingerprint
-            for one in wanted
-            if one.kind == scan.PYTHON and scan.is_inside(one.path, found.root)
+            str(unit.path.absolute()): unit.fingerprint
+            for unit in all_units
+            if unit.kind == scan.PYTHON and scan.is_inside(unit.path, survey.root)
         }
         facts = self.inspect(pythons) if pythons else {}
         late = pythons.keys() - facts.keys()
-        known = [one for one in wanted if str(one.path.absolute()) not in late]
-        return {one.name: self._define(found, one, facts) for one in known}
+        known = [unit for unit in all_units if str(unit.path.absolute()) not in late]
+        return {unit.name: self._define(survey, unit, facts) for unit in known}
 
     def _define(
-        self, found: Survey, unit: Unit, facts: Mapping[str, FileFacts | FileError]
+        self, survey: Survey, unit: Unit, facts: Mapping[str, FileFacts | FileError]
     ) -> Definition:
-        place, seen = found.place(unit.path), _Seen()
+        display_path, progress = survey.display_path(unit.path), _Progress()
         try:
             match unit.kind:
                 case scan.SQL:
-                    made = self._define_sql(found, unit, seen)
+                    made = self._define_sql(survey, unit, progress)
                 case scan.PYTHON:
-                    seen.place = place
+                    progress.path = display_path
                     fact = facts.get(str(unit.path.absolute()))
-                    made = self._define_python(unit, fact, seen)
+                    made = self._define_python(unit, fact, progress)
                 case _:
-                    seen.removed = unit.removed
+                    progress.removed = unit.removed
                     raise Invalid(unit.fault)
             if made.error is None:
                 self.check(made.job)
         except (RotaError, OSError) as fault:
             message = manifest.plain_message(fault)
-            line = seen.line if seen.line is not None else seen.find(message)
-            return self._broken(unit, seen, seen.place or place, line, message)
-        return replace(made, place=seen.place or place)
+            line = progress.line if progress.line is not None else progress.find(message)
+            return self._broken(unit, progress, progress.path or display_path, line, message)
+        return replace(made, display_path=progress.path or display_path)
 
-    def _define_sql(self, found: Survey, unit: Unit, seen: _Seen) -> Definition:
+    def _define_sql(self, survey: Survey, unit: Unit, progress: _Progress) -> Definition:
         path = unit.path / MANIFEST
-        seen.place = found.place(path)
-        if not scan.is_inside(unit.path, found.root):
+        progress.path = survey.display_path(path)
+        if not scan.is_inside(unit.path, survey.root):
             raise Invalid("lies outside of the folder of jobs; copy it into it")
         content = read_bytes(path, within=unit.path, limit=MANIFEST_BYTES)
-        seen.add(MANIFEST, content)
-        text = seen.text = decode(content)
-        told = manifest.parse(text)
-        seen.executor = manifest.executor_of(told)
+        progress.add(MANIFEST, content)
+        text = progress.text = decode(content)
+        options = manifest.parse(text)
+        progress.executor = manifest.executor_of(options)
         spec: dict[str, object] = {"folder": str(unit.path.absolute()), "files": list(unit.files)}
         scripts: list[tuple[str, str]] = []
-        if seen.executor == "sql":
-            scripts = self._read_scripts(found, unit, seen)
-            # What a run kept is compared with it, and who changed a file is told which.
+        if progress.executor == "sql":
+            scripts = self._read_scripts(survey, unit, progress)
+            # A run compares its stored texts with these hashes; a message names the changed files.
             texts = {name: text_hash(script) for name, script in scripts}
             spec["hashes"] = {MANIFEST: text_hash(text), **texts}
-        seen.place = found.place(path)
-        spec["version"] = seen.version
-        made = manifest.define(unit.name, told, SQL_FILE, spec, self.around)
-        passed = unit.passed if seen.executor == "sql" else ()
+        progress.path = survey.display_path(path)
+        spec["version"] = progress.version
+        made = manifest.define(unit.name, options, SQL_FILE, spec, self.defaults)
+        ignored = unit.ignored if progress.executor == "sql" else ()
         return replace(
             made,
             scripts=tuple(scripts),
-            warnings=(*made.warnings, *map(PASSED_OVER.format, passed)),
+            warnings=(*made.warnings, *map(IGNORED_FILE.format, ignored)),
         )
 
-    def _read_scripts(self, found: Survey, unit: Unit, seen: _Seen) -> list[tuple[str, str]]:
+    def _read_scripts(
+        self, survey: Survey, unit: Unit, progress: _Progress
+    ) -> list[tuple[str, str]]:
         if not unit.files:
-            seen.removed = True
-            passed = "".join(f"; {PASSED_OVER.format(one)}" for one in unit.passed[:1])
-            raise Invalid(f"has no .sql file beside it; add {unit.path.name}/01.sql{passed}")
+            progress.removed = True
+            ignored = "".join(f"; {IGNORED_FILE.format(name)}" for name in unit.ignored[:1])
+            raise Invalid(f"has no .sql file beside it; add {unit.path.name}/01.sql{ignored}")
         if len(unit.files) > SQL_FILES:
             raise Invalid(
                 f"has {len(unit.files):,} .sql files beside it; the limit is {SQL_FILES:,}"
             )
         scripts = []
-        text, seen.text = seen.text, ""  # a fault of a script is at no line of the manifest
+        text, progress.text = progress.text, ""  # an error in a script has no line in the manifest
         for name in unit.files:
-            seen.place = found.place(unit.path / name)
+            progress.path = survey.display_path(unit.path / name)
             content = read_bytes(unit.path / name, within=unit.path, limit=SQL_FILE_BYTES)
-            seen.add(name, content)
+            progress.add(name, content)
             script = decode(content)
             if not script.strip():
                 raise Invalid("is empty; write a statement, or remove it")
             scripts.append((name, script))
-        seen.text = text
+        progress.text = text
         return scripts
 
     def _define_python(
-        self, unit: Unit, fact: FileFacts | FileError | None, seen: _Seen
+        self, unit: Unit, fact: FileFacts | FileError | None, progress: _Progress
     ) -> Definition:
         if fact is None:
             raise Invalid("is a link out of the folder of jobs; copy the file into it")
-        seen.digest = fact.hash
+        progress.digest = fact.hash
         if isinstance(fact, FileError):
-            seen.line = fact.line
+            progress.line = fact.line
             prefix = f"{fact.path}:{fact.line}: " if fact.line else f"{fact.path}: "
             raise Invalid(fact.error.removeprefix(prefix))
-        seen.lines = fact.lines
+        progress.lines = fact.lines
         spec = {
             "file": str(unit.path.absolute()),
             "function": fact.function,
-            "version": seen.version,
+            "version": progress.version,
         }
         made = manifest.define(
-            unit.name, fact.options, PYTHON, spec, self.around,
+            unit.name, fact.options, PYTHON, spec, self.defaults,
             signature=fact.signature, description=fact.description,
         )  # fmt: skip
         return replace(made, warnings=(*made.warnings, *fact.warnings), source=fact.source)
 
     def _broken(
-        self, unit: Unit, seen: _Seen, place: str, line: int | None, message: str
+        self, unit: Unit, progress: _Progress, display_path: str, line: int | None, message: str
     ) -> Definition:
-        where = place if line is None else f"{place}:{line}"
-        told = shorten(f"{where}: {message}", ERROR_LENGTH)
+        where = display_path if line is None else f"{display_path}:{line}"
+        error = shorten(f"{where}: {message}", ERROR_LENGTH)
         job = Job(
             name=unit.name,
-            executor="python" if unit.kind == scan.PYTHON else seen.executor,
+            executor="python" if unit.kind == scan.PYTHON else progress.executor,
             source="file",
-            origin=self.around.origin,
-            spec={"version": seen.version or _hash(told)},
+            origin=self.defaults.origin,
+            spec={"version": progress.version or _hash(error)},
             enabled=False,
-            error=told,
+            error=error,
         )
-        return Definition(job=job, place=place, line=line, removed=seen.removed)
+        return Definition(job=job, display_path=display_path, line=line, removed=progress.removed)
 
 
-class _Seen:
-    """How far the reading of a unit has come, for the error and for the version."""
+class _Progress:
+    """Progress of reading a unit: the current file for errors, the hashes for the version."""
 
     def __init__(self) -> None:
-        self.place, self.text, self.digest, self.executor = "", "", "", "sql"
+        self.path, self.text, self.digest, self.executor = "", "", "", "sql"
         self.line: int | None = None
         self.removed = False
         self.lines: Mapping[str, int] = {}
@@ -182,8 +189,8 @@ class _Seen:
 
     def find(self, message: str) -> int | None:
         if self.lines:
-            words = message.replace("cron ", "schedule ").replace("'", " ").split()
-            return next((self.lines[word] for word in words if word in self.lines), None)
+            tokens = message.replace("cron ", "schedule ").replace("'", " ").split()
+            return next((self.lines[token] for token in tokens if token in self.lines), None)
         return manifest.line_of(message, self.text) if self.text else None
 
 

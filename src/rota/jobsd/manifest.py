@@ -1,7 +1,7 @@
-"""What a job.toml, or the top level of a Python file, says: a job and its schedule.
+"""Read a job and its schedule from a job.toml, or from the top level of a Python file.
 
-The options are those of a decorator, with the defaults of their kind. An unknown key is refused
-with the one that was probably meant: a misspelt `timeout` must not mean that there is none.
+The options are those of a decorator, with the defaults of their kind. An unknown key is refused,
+with a suggestion: a misspelt `timeout` must not leave the job without one.
 """
 
 from __future__ import annotations
@@ -46,120 +46,126 @@ KNOWN = {
     SQL_FILE: frozenset({*TIMINGS, *OF_SCHEDULE, *OF_JOB, *OF_SQL}),
     PYTHON: frozenset({*TIMINGS, *OF_SCHEDULE, *OF_JOB, *OF_PYTHON}) - {"executor"},
 }
-# What a command or a request is; they have no target, and no steps.
+# A command or a request has no target and no steps.
 PLAIN = KNOWN[SQL_FILE] - {*OF_SQL, "target"}
 SAY_WHEN = (
     'say when: add schedule = "0 3 * * *", every = "1h" or at = "2026-01-31T09:00:00Z"; '
     "schedule = {false} runs it on demand only"
 )
 FALSE = {SQL_FILE: "false", PYTHON: "False"}
-# Stands in where there is no schedule: its other options are checked all the same.
+# Placeholder where there is no schedule, so that the other schedule options are still checked.
 ANY_TIME = {"every": "1m"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a definition takes from the settings of the process that reads it."""
+class ManifestDefaults:
+    """Values that a definition takes from the settings of the process that reads it."""
 
     origin: str
     timezone: str = "UTC"
 
 
 def parse(text: str) -> dict[str, Any]:
-    """A job.toml; Invalid says at which line it is not TOML."""
+    """The content of a job.toml; Invalid names the line that is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
-        raise Invalid(f"is not valid TOML: {_toml_fault(str(fault), text)}") from None
+        raise Invalid(f"is not valid TOML: {_toml_error(str(fault), text)}") from None
     except RecursionError:
         raise Invalid("is nested too deeply to be a job.toml; flatten it") from None
 
 
-def _toml_fault(told: str, text: str) -> str:
-    """Of a text that is not closed tomllib only says that the line, or the document, ends."""
-    quote = next((quote for start, quote in _UNCLOSED.items() if told.startswith(start)), None)
+def _toml_error(message: str, text: str) -> str:
+    """A clearer message for an unclosed string: tomllib reports only the end of the line."""
+    quote = next((quote for start, quote in _UNCLOSED.items() if message.startswith(start)), None)
     if quote is None:
-        return told
-    found = _TOML_LINE.search(told)
+        return message
+    match = _TOML_LINE.search(message)
     odd = (at for at, line in enumerate(text.splitlines(), start=1) if line.count(quote) % 2)
-    line = int(found[1]) if found else next(odd, 1)
+    line = int(match[1]) if match else next(odd, 1)
     return f"a text that begins with {quote} is not closed (at line {line})"
 
 
 def define(
     name: str,
-    told: Mapping[str, Any],
+    options: Mapping[str, Any],
     kind: str,
     spec: Mapping[str, Any],
-    around: Surroundings,
+    defaults: ManifestDefaults,
     *,
     signature: Signature | None = None,
     description: str = "",
 ) -> Definition:
     """A definition from options; Invalid names the option that is wrong."""
-    executor = "python" if kind == PYTHON else executor_of(told)
-    own = _refuse_unknown(told, kind, executor)
-    params = _params(told)
+    executor = "python" if kind == PYTHON else executor_of(options)
+    executor_keys = _refuse_unknown(options, kind, executor)
+    params = _params(options)
     if executor == "sql" or executor in KEYS:
         _refuse_hidden(params)
-    made = Job(
+    job = Job(
         name=name,
         executor=executor,
         source="file",
-        origin=around.origin,
-        spec={**spec, **own, **_extras(told, params)},
+        origin=defaults.origin,
+        spec={**spec, **executor_keys, **_extras(options, params)},
         signature=signature if signature is not None else _signature(params),
-        description=_text(told, "description", REASON_LENGTH) or description,
-        queue=told.get("queue", DEFAULT_QUEUE),
-        priority=told.get("priority", 0),
-        timeout=told.get("timeout"),
-        retry=retry_of(told, DEFAULT_RETRY[kind]),
-        isolation=told.get("isolation", "process" if kind == PYTHON else "thread"),
-        concurrency_key=told.get("concurrency_key"),
-        concurrency_limit=told.get("concurrency_limit", 1),
-        enabled=_flag(told, "enabled", True),
+        description=_text(options, "description", REASON_LENGTH) or description,
+        queue=options.get("queue", DEFAULT_QUEUE),
+        priority=options.get("priority", 0),
+        timeout=options.get("timeout"),
+        retry=retry_of(options, DEFAULT_RETRY[kind]),
+        isolation=options.get("isolation", "process" if kind == PYTHON else "thread"),
+        concurrency_key=options.get("concurrency_key"),
+        concurrency_limit=options.get("concurrency_limit", 1),
+        enabled=_flag(options, "enabled", True),
     )
-    schedule = _schedule(made, told, kind, params, around)
+    schedule = _schedule(job, options, kind, params, defaults)
     idle = () if schedule is None else tuple(without_effect(schedule))
-    return Definition(job=made, schedule=schedule, warnings=idle)
+    return Definition(job=job, schedule=schedule, warnings=idle)
 
 
 def _schedule(
-    job: Job, told: Mapping[str, Any], kind: str, params: Mapping[str, Any], around: Surroundings
+    job: Job,
+    options: Mapping[str, Any],
+    kind: str,
+    params: Mapping[str, Any],
+    defaults: ManifestDefaults,
 ) -> Schedule | None:
-    cron = told.get("schedule")
+    cron = options.get("schedule")
     if cron is not None and cron is not False and not isinstance(cron, str):
         false = FALSE[kind]
         raise Invalid(f'schedule {cron!r} must be a cron expression, as "0 3 * * *", or {false}')
-    timing = timing_of(cron, told.get("every"), told.get("at"))
+    timing = timing_of(cron, options.get("every"), options.get("at"))
     if timing is None and cron is None:
         raise Invalid(SAY_WHEN.format(false=FALSE[kind]))
-    options = {
-        "timezone": around.timezone,
+    schedule_options = {
+        "timezone": defaults.timezone,
         "overlap": DEFAULT_OVERLAP[kind],
         "overlap_key": job.overlap_key,
         "enabled": job.enabled,
-        **{key: value for key, value in told.items() if key in OF_SCHEDULE},
+        **{key: value for key, value in options.items() if key in OF_SCHEDULE},
     }
-    _text(told, "owner", KEY_LENGTH)
-    made = make_schedule(job.name, job.name, timing or ANY_TIME, {**options, "args": params})
+    _text(options, "owner", KEY_LENGTH)
+    made = make_schedule(
+        job.name, job.name, timing or ANY_TIME, {**schedule_options, "args": params}
+    )
     if timing is None:
         return None
     job.signature.check(job.name, params)
     return made
 
 
-def executor_of(told: Mapping[str, Any]) -> str:
-    """How the job of a job.toml runs."""
-    return check_name(told.get("executor", "sql"), "executor")
+def executor_of(options: Mapping[str, Any]) -> str:
+    """The executor of a job.toml."""
+    return check_name(options.get("executor", "sql"), "executor")
 
 
-def _refuse_unknown(told: Mapping[str, Any], kind: str, executor: str) -> dict[str, Any]:
-    """Keys that are an executor's own affair: they become its spec."""
+def _refuse_unknown(options: Mapping[str, Any], kind: str, executor: str) -> dict[str, Any]:
+    """The keys that belong to the executor and become its spec; unknown keys are refused."""
     if executor in KEYS:
-        refuse_unknown(told, {*PLAIN, *KEYS[executor]})
-        return {key: _json(told[key]) for key in KEYS[executor] if key in told}
-    unknown = {key: value for key, value in told.items() if key not in KNOWN[kind]}
+        refuse_unknown(options, {*PLAIN, *KEYS[executor]})
+        return {key: _json(options[key]) for key in KEYS[executor] if key in options}
+    unknown = {key: value for key, value in options.items() if key not in KNOWN[kind]}
     if executor in ("sql", "python"):
         refuse_unknown(unknown, KNOWN[kind])
     else:
@@ -167,27 +173,27 @@ def _refuse_unknown(told: Mapping[str, Any], kind: str, executor: str) -> dict[s
     return unknown
 
 
-def _extras(told: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """What only some executors know, where it is told."""
+def _extras(options: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the spec that only some executors have, where they are set."""
     extras: dict[str, Any] = {}
-    if "target" in told:
-        extras["target"] = check_name(told["target"], "target")
-    if "run_as" in told:
-        extras["run_as"] = check_key(told["run_as"], "run_as")
-    if "step_timeout" in told:
-        span = parse_duration(told["step_timeout"], "step_timeout")
+    if "target" in options:
+        extras["target"] = check_name(options["target"], "target")
+    if "run_as" in options:
+        extras["run_as"] = check_key(options["run_as"], "run_as")
+    if "step_timeout" in options:
+        span = parse_duration(options["step_timeout"], "step_timeout")
         extras["step_timeout"] = format_duration(span)
-    if "restart" in told:
-        extras["restart"] = _flag(told, "restart", False)
-    if tags := _tags(told):
+    if "restart" in options:
+        extras["restart"] = _flag(options, "restart", False)
+    if tags := _tags(options):
         extras["tags"] = tags
     if params:
         extras["params"] = dict(params)
     return extras
 
 
-def _params(told: Mapping[str, Any]) -> dict[str, Any]:
-    params = told.get("params", {})
+def _params(options: Mapping[str, Any]) -> dict[str, Any]:
+    params = options.get("params", {})
     if not isinstance(params, Mapping):
         raise Invalid("params is a table: [params] and a line NAME = VALUE for each")
     plain = {key: _json(value) for key, value in params.items()}
@@ -196,7 +202,7 @@ def _params(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_hidden(params: Mapping[str, Any]) -> None:
-    """A value that no script could ask for, or that another one hides."""
+    """Refuse a parameter that cannot be a variable, and two that are the same variable."""
     taken: dict[str, str] = {}
     for name in params:
         variable = variable_of(name)
@@ -212,7 +218,7 @@ def _refuse_hidden(params: Mapping[str, Any]) -> None:
 
 
 def _signature(params: Mapping[str, Any]) -> Signature:
-    """Each has a value to begin with, so none is required; a run may bring its own."""
+    """A signature without required parameters: each has a default, which a run may replace."""
     names = {str: "string", bool: "boolean", list: "array", dict: "object"}
     numbers = {int: ("integer",), float: ("number",)}
     return Signature(
@@ -227,22 +233,22 @@ def _signature(params: Mapping[str, Any]) -> Signature:
     )
 
 
-def _tags(told: Mapping[str, Any]) -> list[str]:
-    tags = told.get("tags", [])
+def _tags(options: Mapping[str, Any]) -> list[str]:
+    tags = options.get("tags", [])
     if not isinstance(tags, list) or len(tags) > TAGS:
         raise Invalid(f'tags {tags!r} must be a list of up to {TAGS} names, such as ["finance"]')
     return [check_name(tag, "tags: tag") for tag in tags]
 
 
-def _text(told: Mapping[str, Any], key: str, limit: int) -> str:
-    value = told.get(key, "")
+def _text(options: Mapping[str, Any], key: str, limit: int) -> str:
+    value = options.get(key, "")
     if not isinstance(value, str) or len(value) > limit:
         raise Invalid(f"{key} must be text of up to {limit:,} characters")
     return value
 
 
-def _flag(told: Mapping[str, Any], key: str, default: bool) -> bool:
-    value = told.get(key, default)
+def _flag(options: Mapping[str, Any], key: str, default: bool) -> bool:
+    value = options.get(key, default)
     if not isinstance(value, bool):
         raise Invalid(f"{key} {value!r} must be true or false")
     return value
@@ -260,10 +266,10 @@ def _json(value: Any) -> Any:
             return value
 
 
-# Where it is wrong
+# Lines of errors
 
 _PREFIX = re.compile(r"^(?:(?:job|schedule) '[^']*': )+")
-# How tomllib begins to say that a quote is not closed.
+# Beginnings of tomllib's messages for an unclosed quote.
 _UNCLOSED = {
     "Illegal character '\\n'": '"', "Unterminated string": '"',
     "Found invalid character '\\n'": "'", 'Expected "\'" ': "'",
@@ -272,20 +278,20 @@ _TOML_LINE = re.compile(r"\(at line (\d+)(?:, column \d+)?\)")
 
 
 def plain_message(fault: Exception) -> str:
-    """Without the names of job and schedule in front: the place says them already."""
+    """The message without the leading names of job and schedule: the location names the job."""
     return _PREFIX.sub("", str(fault))
 
 
 def line_of(message: str, text: str) -> int | None:
-    """The line of a job.toml that a message is about, as far as it names one."""
-    if found := _TOML_LINE.search(message):
-        return int(found[1])
+    """The line of a job.toml that a message is about; None if the message names no option."""
+    if match := _TOML_LINE.search(message):
+        return int(match[1])
     if "(at end of document)" in message:
         return text.rstrip("\n").count("\n") + 1
     # The message names the option, or the kind of timing, in its first words.
-    words = re.findall(r"[A-Za-z_]\w*", message.replace("cron ", "schedule "))
-    for word in words:
-        key = re.search(rf'^[ \t]*(?:\[{word}\]|"?{word}"?[ \t]*=)', text, re.MULTILINE)
+    tokens = re.findall(r"[A-Za-z_]\w*", message.replace("cron ", "schedule "))
+    for token in tokens:
+        key = re.search(rf'^[ \t]*(?:\[{token}\]|"?{token}"?[ \t]*=)', text, re.MULTILINE)
         if key is not None:
             return text.count("\n", 0, key.start()) + 1
     return None

@@ -1,62 +1,65 @@
-"""Which units are ready to be taken: those that have been the same for a while.
+"""Select the units whose files have been stable for a while.
 
-A folder changes file by file. What is read between two of them would be a state that nobody
-wrote, so a unit is looked at when it has kept still, each by itself: a storm in one corner does
-not keep the rest waiting.
+A folder changes file by file. A unit that is read between two changes would be a version that
+never existed, so a unit is read when its fingerprint is stable. Each unit has its own timer: a
+unit that changes all the time does not delay the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
-QUIET_SECONDS = 1.0
-_FORGOTTEN = object()  # like no fingerprint
+SETTLE_SECONDS = 1.0
+_UNREAD = object()  # equal to no fingerprint
 
 
-class Quiet:
-    """Fingerprints as they were seen, since when, and which of them were taken."""
+class StableFiles:
+    """The last fingerprint of each unit, since when it is the same, and the one last read."""
 
-    def __init__(self, seconds: float = QUIET_SECONDS) -> None:
+    def __init__(self, seconds: float = SETTLE_SECONDS) -> None:
         self.seconds = seconds
-        self._seen: dict[str, tuple[Hashable, float]] = {}
-        self._taken: dict[str, Hashable] = {}
+        self._current: dict[str, tuple[Hashable, float]] = {}
+        self._read: dict[str, Hashable] = {}
 
-    def see(self, prints: Mapping[str, Hashable], now: float) -> tuple[list[str], float | None]:
-        """(names that are ready, seconds until the next may be). A name that is not in `prints`
-        is gone, which is a state like any other."""
+    def update(
+        self, fingerprints: Mapping[str, Hashable], now: float
+    ) -> tuple[list[str], float | None]:
+        """(names that are ready, seconds until the next may be).
+
+        A name that is missing from `fingerprints` is gone, which is a state like any other."""
         ready, waits = [], []
-        for name in sorted({*prints, *self._taken, *self._seen}):
-            mark = prints.get(name)
-            if name not in self._seen or self._seen[name][0] != mark:
-                self._seen[name] = (mark, now)
-            if self._taken.get(name) == mark:
+        for name in sorted({*fingerprints, *self._read, *self._current}):
+            fingerprint = fingerprints.get(name)
+            if name not in self._current or self._current[name][0] != fingerprint:
+                self._current[name] = (fingerprint, now)
+            if self._read.get(name) == fingerprint:
                 continue
-            left = self._seen[name][1] + self.seconds - now
-            if left <= 0:
+            remaining = self._current[name][1] + self.seconds - now
+            if remaining <= 0:
                 ready.append(name)
             else:
-                waits.append(left)
+                waits.append(remaining)
         return ready, min(waits, default=None)
 
-    def untaken(self, prints: Mapping[str, Hashable]) -> list[str]:
-        """Names that are not as they were taken, however short a time ago they changed."""
-        names = sorted({*prints, *self._taken})
-        return [name for name in names if self._taken.get(name) != prints.get(name)]
+    def unread_names(self, fingerprints: Mapping[str, Hashable]) -> list[str]:
+        """Names whose fingerprint differs from the one last read, stable or not."""
+        names = sorted({*fingerprints, *self._read})
+        return [name for name in names if self._read.get(name) != fingerprints.get(name)]
 
-    def take(self, names: Iterable[str], prints: Mapping[str, Hashable]) -> None:
-        """These were read as they are in `prints`."""
+    def mark_read(self, names: Iterable[str], fingerprints: Mapping[str, Hashable]) -> None:
+        """Record that these names were read with these fingerprints."""
         for name in names:
-            mark = prints.get(name)
-            if mark is None:
-                self._taken.pop(name, None)
-                self._seen.pop(name, None)
+            fingerprint = fingerprints.get(name)
+            if fingerprint is None:
+                self._read.pop(name, None)
+                self._current.pop(name, None)
             else:
-                self._taken[name] = mark
+                self._read[name] = fingerprint
 
-    def taken(self, which: Callable[[str], bool]) -> dict[str, Hashable]:
-        """Some of what was taken, as it was then."""
-        return {name: mark for name, mark in self._taken.items() if which(name)}
+    def read_fingerprints(self, which: Callable[[str], bool]) -> dict[str, Hashable]:
+        """The fingerprints last read of the names that `which` selects."""
+        return {name: fingerprint for name, fingerprint in self._read.items() if which(name)}
 
     def forget(self) -> None:
-        """Everything is to be taken anew, also that it is gone."""
-        self._taken = dict.fromkeys(self._taken, _FORGOTTEN)
+        """Mark all names as unread, so that removed ones are reported again too."""
+        self._read = dict.fromkeys(self._read, _UNREAD)

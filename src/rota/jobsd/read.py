@@ -1,4 +1,4 @@
-"""Read one file of a job, carefully: what lies in the folder was put there by anybody."""
+"""Read one file of a job, and refuse links out of the folder, pipes, and large or binary files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rota.jobsd.scan import is_inside
 
 
 def read_bytes(path: Path, *, within: Path, limit: int) -> bytes:
-    """The content; Invalid for anything but a regular file of bounded size inside `within`."""
+    """The content; Invalid unless it is a regular file of bounded size inside `within`."""
     try:
         is_link = os.path.islink(path)
         if is_link and not is_inside(path, within):
             raise Invalid("is a link out of its folder; copy the file into it")
-        # Not blocking: to open a pipe that nobody writes to would wait for ever.
+        # O_NONBLOCK: opening a pipe without a writer would block for ever.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        # What was no link a moment ago must not be one now.
+        # O_NOFOLLOW: the file may have been replaced by a link since the check above.
         descriptor = os.open(path, flags if is_link else flags | os.O_NOFOLLOW)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

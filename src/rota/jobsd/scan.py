@@ -1,8 +1,8 @@
-"""Look through a folder of jobs: which units there are, and a fingerprint of each.
+"""Survey a folder of jobs: its units, with a fingerprint of each.
 
-Nothing is read here but names and dates, so a look costs little and can be had often. A unit is a
-folder with a job.toml, or a Python file. Names that begin with . or _ are nobody's job. What could
-not be looked at is not the same as nothing: a survey says which names it cannot speak of.
+Only names and file status are read, so a survey is cheap enough to repeat often. A unit is a folder
+with a job.toml, or a Python file. Names that begin with . or _ are ignored. A folder that cannot be
+read is not an empty folder: a survey lists the names it could not see.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from rota.model.limits import FOLDER_DEPTH, FOLDER_ENTRIES, FOLDER_JOBS, check_n
 MANIFEST = "job.toml"
 SQL, PYTHON, BAD = "sql", "python", "bad"
 
-# What tells one content of a file from the next without reading it.
+# File name and status: differs between two contents of a file, without reading it.
 Sign = tuple[str, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What one job is made of. `files` are its SQL files in lexical order; `fault` says why a
-    unit of kind `bad` is none, and `removed` that its job.toml is not there. `passed` are files
-    that look as if they were meant, and are not."""
+    """The files of one job. `files` are its SQL files in lexical order, `ignored` files such as
+    01.SQL that look like SQL files and are none. `fault` is why a unit of kind `bad` is no job;
+    `removed` is true if its job.toml is missing."""
 
     name: str
     kind: str
     path: Path
     files: tuple[str, ...] = ()
-    passed: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     fault: str = ""
     removed: bool = False
     fingerprint: tuple[Sign, ...] = ()
@@ -42,8 +42,8 @@ class Unit:
 
 @dataclass(slots=True)
 class Survey:
-    """Everything in a folder. `problems` are about things that cannot even have a name, by
-    place; `unread` are the names of folders that were not looked into, "" for the root, and of jobs
+    """All units of a folder. `problems` are messages by path, for files that cannot have a job
+    name. `unread` are the names of folders that could not be read, "" for the root, and of jobs
     past the limit."""
 
     root: Path
@@ -53,128 +53,136 @@ class Survey:
     exists: bool = True
 
     def hides(self, name: str) -> bool:
-        """True if there may be a job of this name that was not seen."""
+        """True if a job of this name may exist in a part of the folder that was not read."""
         if not self.unread or name in self.units:
             return False
-        return any(one in self.unread for one in ("", *accumulate(name.split("/"), "{}/{}".format)))
+        return any(
+            part in self.unread for part in ("", *accumulate(name.split("/"), "{}/{}".format))
+        )
 
     def add(self, unit: Unit) -> None:
         other = self.units.get(unit.name)
         if other is None and len(self.units) >= FOLDER_JOBS:
-            told = f"more than {FOLDER_JOBS:,} jobs in one folder; use several origins"
-            self.problems[self.place(self.root)] = told
+            message = f"more than {FOLDER_JOBS:,} jobs in one folder; use several origins"
+            self.problems[self.display_path(self.root)] = message
             self.unread.add(unit.name)
             return
         try:
             check_name(unit.name, "job name")
         except Invalid as fault:
-            self.problems[self.place(unit.path)] = f"{fault}; rename it"
+            self.problems[self.display_path(unit.path)] = f"{fault}; rename it"
             return
         if other is not None:
             unit = self._twice(other, unit)
         self.units[unit.name] = unit
 
-    def _twice(self, one: Unit, two: Unit) -> Unit:
-        both = f"{self.place(one.path)} and {self.place(two.path)}"
-        fault = f"job {one.name!r} is defined twice: by {both}; rename one of them"
-        prints = one.fingerprint + two.fingerprint
-        return Unit(name=one.name, kind=BAD, path=two.path, fault=fault, fingerprint=prints)
+    def _twice(self, first: Unit, second: Unit) -> Unit:
+        both = f"{self.display_path(first.path)} and {self.display_path(second.path)}"
+        fault = f"job {first.name!r} is defined twice: by {both}; rename one of them"
+        fingerprints = first.fingerprint + second.fingerprint
+        return Unit(
+            name=first.name, kind=BAD, path=second.path, fault=fault, fingerprint=fingerprints
+        )
 
-    def place(self, path: Path) -> str:
-        """A file as people name it: beginning with the name of the folder of jobs."""
+    def display_path(self, path: Path) -> str:
+        """The path to show for a file: it begins with the name of the folder of jobs."""
         try:
-            told = str(self.root.name / path.relative_to(self.root))
+            path_text = str(self.root.name / path.relative_to(self.root))
         except ValueError:
-            told = str(path)
-        return os.fsencode(told).decode("utf-8", "backslashreplace")
+            path_text = str(path)
+        return os.fsencode(path_text).decode("utf-8", "backslashreplace")
 
 
-def survey(root: Path) -> Survey:
-    """Every unit under `root`. One thing that cannot be looked at hides no other."""
-    found = Survey(root)
+def survey_folder(root: Path) -> Survey:
+    """Every unit under `root`. A file that cannot be read hides no other."""
+    survey = Survey(root)
     try:
-        found.exists = stat.S_ISDIR(os.stat(root).st_mode)
+        survey.exists = stat.S_ISDIR(os.stat(root).st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        found.exists = False
-    except OSError as fault:  # there is something, and nobody can say what
-        _skip(found, root, "", _told(fault))
-        return found
-    if found.exists:
-        _look(found, root, "", 0)
+        survey.exists = False
+    except OSError as fault:  # the path exists, but cannot be read
+        _skip(survey, root, "", _message(fault))
+        return survey
+    if survey.exists:
+        _read_folder(survey, root, "", 0)
     elif root.exists():
-        found.problems[str(root)] = "is not a folder; jobs_dir has to be one"
-    return found
+        survey.problems[str(root)] = "is not a folder; jobs_dir has to be one"
+    return survey
 
 
-def _look(found: Survey, folder: Path, name: str, depth: int) -> None:
+def _read_folder(survey: Survey, folder: Path, name: str, depth: int) -> None:
     try:
         entries = {entry.name: entry for entry in _entries(folder)}
     except (OSError, Invalid) as fault:
-        _skip(found, folder, name, _told(fault))
+        _skip(survey, folder, name, _message(fault))
         return
-    seen = sorted(one for one in entries if not one.startswith((".", "_")))
-    scripts = tuple(one for one in seen if one.endswith(".sql"))
+    seen = sorted(child for child in entries if not child.startswith((".", "_")))
+    scripts = tuple(child for child in seen if child.endswith(".sql"))
     if MANIFEST in entries and name:
-        passed = tuple(one for one in seen if is_passed_over(one))
-        signs = tuple(_sign(folder / one) for one in (MANIFEST, *scripts, *passed))
+        ignored = tuple(child for child in seen if is_ignored_file(child))
+        signs = tuple(_sign(folder / child) for child in (MANIFEST, *scripts, *ignored))
         unit = Unit(
-            name=name, kind=SQL, path=folder, files=scripts, passed=passed, fingerprint=signs
+            name=name, kind=SQL, path=folder, files=scripts, ignored=ignored, fingerprint=signs
         )
-        found.add(unit)
+        survey.add(unit)
         return
-    loose = [one for one in seen if one == MANIFEST or one.endswith(".sql")] if not name else []
-    for one in loose:
-        told = f"lies in the folder of jobs itself; put it into {found.root.name}/NAME/"
-        found.problems[found.place(folder / one)] = told
-    pythons = [one for one in seen if one.endswith(".py")]
-    others = [one for one in seen if not one.endswith(".py")]
-    folders = [one for one in others if _is_folder(found, entries[one], _join(name, one))]
-    for one in pythons:
-        path = folder / one
-        job = _join(name, one).removesuffix(".py")
-        found.add(Unit(name=job, kind=PYTHON, path=path, fingerprint=(_sign(path),)))
-    for one in folders:
-        _descend(found, folder / one, _join(name, one), depth + 1)
+    loose = (
+        [child for child in seen if child == MANIFEST or child.endswith(".sql")] if not name else []
+    )
+    for child in loose:
+        message = f"lies in the folder of jobs itself; put it into {survey.root.name}/NAME/"
+        survey.problems[survey.display_path(folder / child)] = message
+    pythons = [child for child in seen if child.endswith(".py")]
+    others = [child for child in seen if not child.endswith(".py")]
+    folders = [child for child in others if _is_folder(survey, entries[child], _join(name, child))]
+    for child in pythons:
+        path = folder / child
+        job = _join(name, child).removesuffix(".py")
+        survey.add(Unit(name=job, kind=PYTHON, path=path, fingerprint=(_sign(path),)))
+    for child in folders:
+        _descend(survey, folder / child, _join(name, child), depth + 1)
     if name and scripts and not pythons and not folders:
-        told = f'has .sql files and no {MANIFEST}; add one that begins: schedule = "0 3 * * *"'
-        _add_bad(found, folder, name, told, scripts, removed=True)
+        message = f'has .sql files and no {MANIFEST}; add one that begins: schedule = "0 3 * * *"'
+        _add_bad(survey, folder, name, message, scripts, removed=True)
 
 
-def is_passed_over(name: str) -> bool:
-    """True for a .SQL: which of two names that differ in case comes first, or whether both can be,
-    is another answer on another disk, so only .sql counts."""
+def is_ignored_file(name: str) -> bool:
+    """True for names such as 01.SQL.
+
+    Only .sql counts: file systems differ in the order of names that differ in case, and in
+    whether both can exist."""
     return name.lower().endswith(".sql") and not name.endswith(".sql")
 
 
-def _descend(found: Survey, folder: Path, name: str, depth: int) -> None:
-    is_link = os.path.islink(folder)  # False if that cannot be known; then it cannot be read either
+def _descend(survey: Survey, folder: Path, name: str, depth: int) -> None:
+    is_link = os.path.islink(folder)  # False on errors: then it is unreadable too
     if depth > FOLDER_DEPTH:
-        _skip(found, folder, name, f"lies deeper than {FOLDER_DEPTH} folders; move it up")
-    elif is_link and not is_inside(folder, found.root):
-        _skip(found, folder, name, "is a link out of the folder of jobs; copy it into it")
-    elif is_link and _leads_back(folder, found.root):
-        # What is in it would be many jobs, one within the other.
-        _skip(found, folder, name, "is a link to a folder that it lies in; remove it")
+        _skip(survey, folder, name, f"lies deeper than {FOLDER_DEPTH} folders; move it up")
+    elif is_link and not is_inside(folder, survey.root):
+        _skip(survey, folder, name, "is a link out of the folder of jobs; copy it into it")
+    elif is_link and _leads_back(folder, survey.root):
+        # Following it would find the same jobs again at each level.
+        _skip(survey, folder, name, "is a link to a folder that it lies in; remove it")
     else:
-        _look(found, folder, name, depth)
+        _read_folder(survey, folder, name, depth)
 
 
 def _leads_back(link: Path, root: Path) -> bool:
-    """True if the way to the link has been through what it leads to."""
-    way = [root, *(one for one in link.parents if one.is_relative_to(root))]
-    return any(is_inside(one, link) for one in way)
+    """True if the link leads to one of its own parent folders."""
+    folders = [root, *(parent for parent in link.parents if parent.is_relative_to(root))]
+    return any(is_inside(parent, link) for parent in folders)
 
 
-def _skip(found: Survey, folder: Path, name: str, told: str) -> None:
-    """Leave a folder without a look into it."""
-    found.unread.add(name)
+def _skip(survey: Survey, folder: Path, name: str, message: str) -> None:
+    """Record a folder as unread, with the reason."""
+    survey.unread.add(name)
     if name:
-        _add_bad(found, folder, name, told)
+        _add_bad(survey, folder, name, message)
     else:
-        found.problems[found.place(folder)] = told
+        survey.problems[survey.display_path(folder)] = message
 
 
-def _told(fault: OSError | Invalid) -> str:
+def _message(fault: OSError | Invalid) -> str:
     return f"cannot be read: {fault.strerror if isinstance(fault, OSError) else fault}"
 
 
@@ -183,17 +191,17 @@ def _join(folder: str, name: str) -> str:
 
 
 def _add_bad(
-    found: Survey,
+    survey: Survey,
     folder: Path,
     name: str,
-    told: str,
+    message: str,
     files: tuple[str, ...] = (),
     *,
     removed: bool = False,
 ) -> None:
-    signs = (_sign(folder), *(_sign(folder / one) for one in files))
-    bad = Unit(name=name, kind=BAD, path=folder, fault=told, removed=removed, fingerprint=signs)
-    found.add(bad)
+    signs = (_sign(folder), *(_sign(folder / file) for file in files))
+    bad = Unit(name=name, kind=BAD, path=folder, fault=message, removed=removed, fingerprint=signs)
+    survey.add(bad)
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -204,17 +212,17 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
-def _is_folder(found: Survey, entry: os.DirEntry[str], name: str) -> bool:
+def _is_folder(survey: Survey, entry: os.DirEntry[str], name: str) -> bool:
     try:
         return entry.is_dir()
-    except OSError as fault:  # a link to somewhere that cannot be reached now
-        found.unread.add(name)
-        found.problems[found.place(Path(entry.path))] = _told(fault)
+    except OSError as fault:  # a link whose target cannot be reached now
+        survey.unread.add(name)
+        survey.problems[survey.display_path(Path(entry.path))] = _message(fault)
         return False
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """True if what `path` leads to lies in `folder`, wherever links go on the way."""
+    """True if `path` is in `folder` after both are resolved through links."""
     real, root = os.path.realpath(path), os.path.realpath(folder)
     return real == root or real.startswith(root + os.sep)
 
@@ -224,7 +232,7 @@ def _sign(path: Path) -> Sign:
         status = os.stat(path)
     except OSError as fault:
         return (path.name, -1, fault.errno or 0, 0, 0, 0)
-    # A folder changes with whatever is put into it; only that it is the same one matters.
+    # Size and times of a folder change with its entries; only its identity matters.
     if stat.S_ISDIR(status.st_mode):
         return (path.name, status.st_mode, status.st_ino, 0, 0, 0)
     return (

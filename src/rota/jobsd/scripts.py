@@ -1,7 +1,9 @@
-"""Scripts for the default target: initdb.d/*.sql where Rota creates it, startdb.d/*.sql at every
-start. They lie beside the folder of jobs and run before any job; one that fails, or a folder that
-cannot be read, is logged and shown, and the start goes on. An initdb.d that cannot be read then is
-owed, and runs when it can be."""
+"""Run scripts on the default target: initdb.d/*.sql once, startdb.d/*.sql at every start.
+
+initdb.d runs only on a target that Rota creates. Both folders lie beside the folder of jobs and run
+before any job. A script that fails, or a folder that cannot be read, is logged and shown, and the
+start goes on. An initdb.d that cannot be read at the start is deferred until it can be.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +24,33 @@ INIT, START = "initdb.d", "startdb.d"
 
 
 def run_scripts(app: Rota) -> dict[str, str]:
-    """Run what is to be run now; the error of each script that failed, and of each folder that
-    cannot be read, by its place.
+    """Run the scripts of this start; returns errors by script, or by folder that cannot be read.
 
-    Before the store is opened for the first time: whether Rota creates it is asked here."""
-    beside = app.settings.jobs_folder.absolute().parent
+    Call it before the store is opened for the first time: it checks whether Rota creates it."""
+    parent = app.settings.jobs_folder.absolute().parent
     target = app.targets.find()
-    found: dict[str, list[Path]] = {INIT: [], START: []}
+    scripts: dict[str, list[Path]] = {INIT: [], START: []}
     failed: dict[str, str] = {}
-    for name in found:
+    for name in scripts:
         try:
-            found[name] = scripts_in(beside / name)
+            scripts[name] = scripts_in(parent / name)
         except Invalid as fault:
             failed[name] = str(fault)
             log.error("%s %s", name, fault)
-    if found[INIT] or INIT in failed:
-        creates = _creates(app, target)  # before the store is opened
+    if scripts[INIT] or INIT in failed:
+        creates = _creates(app, target)  # must run before the store is opened
         if creates and INIT in failed:
             app.storage.owe_scripts(target.name)
         elif not app.storage.take_scripts(target.name) and not creates:
-            found[INIT] = []
-    wanted = [*found[INIT], *found[START]]
-    if wanted and target.is_store:
-        _ = app.storage  # a store is created by its own migrations, not by a script
-    return failed | _run_all(app, wanted)
+            scripts[INIT] = []
+    to_run = [*scripts[INIT], *scripts[START]]
+    if to_run and target.is_store:
+        _ = app.storage  # let the migrations create the store before any script runs
+    return failed | _run_all(app, to_run)
 
 
-def run_owed(app: Rota) -> dict[str, str] | None:
-    """Run initdb.d if it can be read by now, and is owed; None if it still cannot be read."""
+def run_deferred(app: Rota) -> dict[str, str] | None:
+    """Run a deferred initdb.d; returns its errors, or None if it still cannot be read."""
     try:
         scripts = scripts_in(app.settings.jobs_folder.absolute().parent / INIT)
     except Invalid:
@@ -58,9 +59,9 @@ def run_owed(app: Rota) -> dict[str, str] | None:
 
 
 def _run_all(app: Rota, scripts: list[Path]) -> dict[str, str]:
-    """The error of each script that failed, by its place."""
-    told = {f"{path.parent.name}/{path.name}": _run(app, path) for path in scripts}
-    return {place: error for place, error in told.items() if error is not None}
+    """The errors of the scripts that failed, by script."""
+    errors = {f"{path.parent.name}/{path.name}": _run(app, path) for path in scripts}
+    return {path: error for path, error in errors.items() if error is not None}
 
 
 def scripts_in(folder: Path) -> list[Path]:
@@ -75,23 +76,23 @@ def scripts_in(folder: Path) -> list[Path]:
 
 
 def _run(app: Rota, path: Path) -> str | None:
-    place = f"{path.parent.name}/{path.name}"
+    display_path = f"{path.parent.name}/{path.name}"
     try:
         run_script(app.targets.find().url, path)
     except (RotaError, OSError) as fault:
-        told = redact_text(str(fault))
-        log.error("%s failed: %s", place, told)
-        return told
-    log.info("%s is done", place)
+        message = redact_text(str(fault))
+        log.error("%s failed: %s", display_path, message)
+        return message
+    log.info("%s is done", display_path)
     return None
 
 
 def _creates(app: Rota, target: Target) -> bool:
-    """True if the target does not exist yet, and Rota is who makes it."""
+    """True if the target does not exist yet and Rota creates it."""
     if target.kind != "postgres":
         return target.path != ":memory:" and not Path(target.path).exists()
     if not target.is_store:
-        return False  # a server's database is made by somebody else
+        return False  # Rota does not create databases on a server
     try:
         store = open_store(app.settings.database, schema=app.settings.schema)
     except RotaError:

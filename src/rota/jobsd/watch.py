@@ -1,8 +1,8 @@
-"""Be told when something in the folder of jobs changes. A hint: the folder itself is the truth.
+"""Notify on changes in the folder of jobs. Notifications are hints: a survey reads the folder.
 
-The notifier is blind when the folder it watches is replaced by another one of that name, so the
-folder above is watched too, for that one entry, and the watch follows. Where nothing can be
-watched, looking often takes its place.
+The notifier does not see that its folder is replaced by another one of the same name. So the parent
+folder is watched too, for this entry, and the watch moves to the new folder. Where watching is
+impossible, the folder is polled.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 log = logging.getLogger("rota.jobsd")
 
-# Changes are handed on in groups; the quiet period is kept by who is told.
+# Changes are reported in groups. The caller waits until the files are stable.
 GROUP_MS, STEP_MS = 200, 100
-ATTACHED_MS = 1_000  # after this time without a change the notifier says so, and surely watches
+ATTACHED_MS = 1_000  # the notifier reports after this time without a change: then it is attached
 RESCAN_SECONDS = 10.0
 BLIND_RESCAN_SECONDS = 1.0
 
@@ -31,18 +31,18 @@ class Watch:
         self._above = _Watcher(self.root.parent, self._replaced, recursive=False, only=self.root)
 
     def _replaced(self) -> None:
-        # Its number does not tell: the one that took its place may have got that of one before.
+        # The inode number does not prove it is the same folder: numbers are reused.
         self._folder.forget()
         self.changed()
 
     def follow(self) -> None:
-        """Watch what is at that place now; cheap if it is what was watched already."""
+        """Watch the folder that has this path now; cheap if it is watched already."""
         self._above.follow()
         self._folder.follow()
 
     @property
     def rescan_seconds(self) -> float:
-        """How often to look whatever was told: changes may have been missed."""
+        """Seconds between surveys without a notification: changes may have been missed."""
         return BLIND_RESCAN_SECONDS if self._folder.blind else RESCAN_SECONDS
 
     def stop(self) -> None:
@@ -51,7 +51,7 @@ class Watch:
 
 
 class _Watcher:
-    """A thread that waits for changes of one folder, as long as it is that folder."""
+    """A thread that waits for changes of one folder until the folder is replaced."""
 
     def __init__(
         self, path: Path, changed: Callable[[], None], *, recursive: bool, only: Path | None = None
@@ -63,7 +63,7 @@ class _Watcher:
         self._thread: threading.Thread | None = None
 
     def forget(self) -> None:
-        """It may be another folder by now; the next `follow` begins anew."""
+        """Forget the folder's identity: the next `follow` starts a new watch."""
         self._identity = None
 
     def follow(self) -> None:
@@ -71,7 +71,7 @@ class _Watcher:
         alive = self._thread is not None and self._thread.is_alive()
         if identity == self._identity and (alive or identity is None or self.blind):
             return
-        self.stop()  # also where it is not there any more
+        self.stop()  # also if the folder is gone
         self._identity, self.blind = identity, False
         if identity is not None:
             self._stop = threading.Event()
@@ -81,7 +81,7 @@ class _Watcher:
             self._thread.start()
 
     def stop(self) -> None:
-        # Not joined: it sees the event within a step, and holds nothing that anybody waits for.
+        # Not joined: the thread sees the event within STEP_MS, and no other thread waits for it.
         self._stop.set()
         self._thread = None
 
@@ -89,7 +89,7 @@ class _Watcher:
         from watchfiles import watch
 
         try:
-            blind = True  # what changed before the notifier was there, nobody told
+            blind = True  # changes before the notifier was attached are not reported
             for changes in watch(
                 self.path,
                 watch_filter=self._concerns,
@@ -105,15 +105,15 @@ class _Watcher:
                 if changes or blind:
                     self.changed()
                 blind = False
-        except Exception as fault:  # no more watches to be had, or the folder went away just now
+        except Exception as fault:  # out of watches, or the folder is gone
             if not stop.is_set() and self.path.exists():
                 self.blind = True
                 log.warning(
-                    "%s cannot be watched (%s); it is looked at every second", self.path, fault
+                    "%s cannot be watched (%s); it is read every second instead", self.path, fault
                 )
         finally:
             if not stop.is_set():
-                self.changed()  # whoever is told looks again, and follows
+                self.changed()  # the callback surveys the folder and calls `follow`
 
     def _concerns(self, change: object, path: str) -> bool:
         return self.only is None or path == str(self.only)

@@ -1,4 +1,4 @@
-"""A guard against clocks that jump: one odd reading fires nothing, two that agree are believed."""
+"""A guard against clock jumps: a jump is accepted only when a second reading confirms it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ TOLERANCE = timedelta(seconds=30)
 
 
 class ClockGuard:
-    """Compares readings of the deciding clock with the time that really passed between them."""
+    """Compares readings of the database clock with the monotonic time between them."""
 
     def __init__(self) -> None:
         self._trusted: tuple[datetime, float] | None = None
         self._doubted: tuple[datetime, float] | None = None
 
     def accepts(self, now: datetime, monotonic: float) -> bool:
-        """True if `now` is where the last reading leads to, or a jump was seen twice."""
+        """True if `now` agrees with the last accepted reading, or confirms a jump."""
         reading = (now, monotonic)
         if self._trusted is None or _agree(self._trusted, reading):
             self._trusted, self._doubted = reading, None

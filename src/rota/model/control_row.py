@@ -1,4 +1,4 @@
-"""A control row: a statement that somebody inserted into a table, and its answer."""
+"""A control row: a statement that a client inserted into a table, and its answer."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 DONE, FAILED = "done", "failed"
 PAUSE, RESUME = "PAUSE", "RESUME"
-# What is withdrawn when the opposite is said: one schedule, by its name. PostgreSQL's functions
-# know the same pattern.
-_WORD: Final = re.compile(
+# The opposite request supersedes such a statement: one schedule, by its name. PostgreSQL's
+# functions use the same pattern.
+_PAUSE_OR_RESUME: Final = re.compile(
     r"""\s*(PAUSE|RESUME)\s+SCHEDULE\s+(["']?)([A-Za-z0-9._/-]+)\2(?:[\s;]|$)""", re.I
 )
 UNEXPECTED = "could not be done: Rota met an error it did not expect; the log has the rest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """`role` is what the database says of who asks: admin or operator."""
+class ControlRequest:
+    """`role` is the role that the database gives the requester: admin or operator."""
 
     id: int
     statement: str
@@ -36,37 +36,39 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """`kept` is the statement without its secrets: the row stays for a while."""
+class ControlReply:
+    """`redacted_text` is the statement without its secrets: the row is stored for a while."""
 
     status: str
-    kept: str
+    redacted_text: str
     rows: str | None = None
     more: bool = False
     error: str | None = None
 
 
-def asks_for(statement: str, verb: str, schedule: str) -> bool:
-    """True if this statement would pause, or resume, the schedule of this name."""
-    word = _WORD.match(statement)
-    return word is not None and (word[1].upper(), word[3]) == (verb, schedule)
+def matches_request(statement: str, verb: str, schedule: str) -> bool:
+    """True if this statement would pause (or resume, by `verb`) the schedule of this name."""
+    match = _PAUSE_OR_RESUME.match(statement)
+    return match is not None and (match[1].upper(), match[3]) == (verb, schedule)
 
 
-def done(kept: str, result: Result) -> Reply:
-    """The first rows of a result, as a list of objects."""
+def done(redacted_text: str, result: Result) -> ControlReply:
+    """The reply with the first rows of a result, as a list of objects."""
     records = result.records()[:CONTROL_ROWS]
-    told = _encode(records)
-    while len(told) > CONTROL_BYTES and records:
+    encoded = _encode(records)
+    while len(encoded) > CONTROL_BYTES and records:
         records = records[: len(records) // 2]
-        told = _encode(records)
+        encoded = _encode(records)
     more = result.more or len(records) < len(result.rows)
-    return Reply(status=DONE, kept=kept, rows=told.decode(), more=more)
+    return ControlReply(status=DONE, redacted_text=redacted_text, rows=encoded.decode(), more=more)
 
 
-def failed(kept: str, fault: Exception) -> Reply:
-    """Only our own errors are written for who asks; any other is for who reads the log."""
-    told = redact_text(str(fault)) if isinstance(fault, RotaError) else UNEXPECTED
-    return Reply(status=FAILED, kept=kept, error=clip(told, ERROR_LENGTH))
+def failed(redacted_text: str, fault: Exception) -> ControlReply:
+    """The reply for an error. Only RotaError has a message for users; others are logged."""
+    message = redact_text(str(fault)) if isinstance(fault, RotaError) else UNEXPECTED
+    return ControlReply(
+        status=FAILED, redacted_text=redacted_text, error=clip(message, ERROR_LENGTH)
+    )
 
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode

@@ -1,9 +1,9 @@
-"""Cron: which wall clock readings an expression names, and at which instants they occur.
+"""Cron: the wall clock readings that an expression matches, and the instants they occur at.
 
-Two questions are kept apart. `_first_match` looks only at the calendar: bit masks, no zone.
-`next_after` turns a reading into an instant and knows about clock changes.
+Two steps are separate. `_first_match` works on the calendar only: bit masks, no zone.
+`next_after` turns a reading into an instant and handles clock changes.
 
-One convention would surprise: a wall clock reading is a datetime that carries UTC as its tzinfo.
+One convention may surprise: a wall clock reading is a datetime whose tzinfo is UTC.
 So `reading = instant + offset` and `instant = reading - offset`, without any conversion.
 """
 
@@ -50,7 +50,7 @@ class Cron:
     months: int
     weekdays: Weekdays
     years: int
-    both_days: bool  # day of month and day of week must match; otherwise either may
+    both_days: bool  # both day of month and day of week must match; else one is enough
     fixed: bool  # second, minute and hour all name values: the entry is tied to the wall clock
 
     @classmethod
@@ -86,55 +86,56 @@ class Cron:
         offset = offset_at(zone, here)
         start = here + offset + _SECOND
         if once:
-            start = max(start, _shown_until(zone, here, offset))
+            start = max(start, _repeats_until(zone, here, offset))
 
         reading = self._first_match(start)
         while True:
-            # `reading` is the next match if the clock keeps its offset until then. Does it?
+            # `reading` is the next match if the clock keeps its offset until then.
             instant = reading - offset
             ahead = min(instant, here + _STRETCH)
             next_offset = offset_at(zone, ahead)
             if next_offset == offset and ahead == instant:
                 return None if reading == _NEVER else instant
             if next_offset == offset:
-                # Nothing matches on the way: go on shortly before the reading.
+                # No clock change so far: continue shortly before the reading.
                 here = max(ahead, instant - _STRETCH)
                 offset = offset_at(zone, here)
                 continue
-            # The clock is changed first, and goes on from `resumed`.
+            # The clock changes before the reading, and continues from `resumed`.
             here = change_between(zone, here, ahead)
             resumed = here + next_offset
             in_gap = reading < resumed
             if in_gap and moves and next_offset - offset < _LARGEST_MOVE:
                 return here
-            # A clock set back shows readings again. With `once` only what is still to come counts.
+            # A clock that is set back repeats readings. With `once` the repeated ones do not count.
             reading = self._first_match(max(reading, resumed) if once else resumed)
             offset = next_offset
 
     def count(self, after: datetime, until: datetime, zone: tzinfo, dst: str = "vixie") -> int:
-        """How many occurrences lie after `after` and up to `until`. An hour at a time: only where
-        the clock is changed they are counted one by one."""
+        """The number of occurrences after `after` and up to `until`.
+
+        Counts by the hour; occurrence by occurrence only around clock changes."""
         once, _ = self._clock_rules(dst)
-        # After a clock was set back readings may be shown again that do not count.
-        shown_again = _DAY if once else timedelta(0)
-        count, found = 0, self.next_after(after, zone, dst)
-        while found is not None and found <= until:
-            offset = offset_at(zone, found)
-            reading = found + offset
+        # After a clock is set back, repeated readings do not count.
+        repeated = _DAY if once else timedelta(0)
+        count, occurrence = 0, self.next_after(after, zone, dst)
+        while occurrence is not None and occurrence <= until:
+            offset = offset_at(zone, occurrence)
+            reading = occurrence + offset
             end = reading.replace(minute=0, second=0) + _HOUR - offset
-            steady = offset_at(zone, found - shown_again) == offset == offset_at(zone, end)
+            steady = offset_at(zone, occurrence - repeated) == offset == offset_at(zone, end)
             if steady and end <= until:
                 later = (self.minutes >> reading.minute + 1).bit_count()
                 count += (self.seconds >> reading.second).bit_count()
                 count += later * self.seconds.bit_count()
-                found = end - _SECOND
+                occurrence = end - _SECOND
             else:
                 count += 1
-            found = self.next_after(found, zone, dst)
+            occurrence = self.next_after(occurrence, zone, dst)
         return count
 
     def note(self, at: datetime, zone: tzinfo, dst: str = "vixie") -> str | None:
-        """What a clock change did to the occurrence `at`, in words; None if nothing."""
+        """The effect of a clock change on the occurrence `at`, in words; None without one."""
         once, moves = self._clock_rules(dst)
         before, offset = offset_at(zone, at - _SECOND), offset_at(zone, at)
         reading = at.astimezone(UTC) + offset
@@ -153,7 +154,7 @@ class Cron:
         return None
 
     def _clock_rules(self, dst: str) -> tuple[bool, bool]:
-        """Whether a repeated reading counts once, and whether one in a gap moves to its end."""
+        """(a repeated reading counts once, a reading in a gap moves to its end)."""
         match dst:
             case "vixie":
                 return self.fixed, self.fixed
@@ -179,22 +180,22 @@ class Cron:
         return datetime(*day, *time, tzinfo=UTC)
 
     def _first_time(self, hour: int, minute: int, second: int) -> tuple[int, int, int] | None:
-        """The first matching time from this one on, within the day."""
+        """The first matching time of the day at or after this one."""
         if self.hours >> hour & 1:
             if self.minutes >> minute & 1:
-                found = _bit_from(self.seconds, second)
-                if found != _NONE:
-                    return hour, minute, found
-            found = _bit_from(self.minutes, minute + 1)
-            if found != _NONE:
-                return hour, found, _lowest_bit(self.seconds)
-        found = _bit_from(self.hours, hour + 1)
-        if found != _NONE:
-            return found, _lowest_bit(self.minutes), _lowest_bit(self.seconds)
+                value = _bit_from(self.seconds, second)
+                if value != _NONE:
+                    return hour, minute, value
+            value = _bit_from(self.minutes, minute + 1)
+            if value != _NONE:
+                return hour, value, _lowest_bit(self.seconds)
+        value = _bit_from(self.hours, hour + 1)
+        if value != _NONE:
+            return value, _lowest_bit(self.minutes), _lowest_bit(self.seconds)
         return None
 
     def _first_day(self, year: int, month: int, day: int) -> tuple[int, int, int] | None:
-        """The first matching date from this one on. Looks at each month up to LAST_YEAR once."""
+        """The first matching date at or after this one. Checks each month up to LAST_YEAR once."""
         for y in _bits_from(self.years, year):
             for m in _bits_from(self.months, month if y == year else 1):
                 d = _bit_from(self._days_of(y, m), day if (y, m) == (year, month) else 1)
@@ -211,8 +212,8 @@ class Cron:
         return by_number & by_weekday if self.both_days else by_number | by_weekday
 
 
-def _shown_until(zone: tzinfo, here: datetime, offset: timedelta) -> datetime:
-    """How far the wall clock had come before it was set back, if that was within the last day."""
+def _repeats_until(zone: tzinfo, here: datetime, offset: timedelta) -> datetime:
+    """The latest reading of the wall clock before it was set back, if within the last day."""
     earlier = offset_at(zone, here - _DAY)
     if earlier <= offset:
         return here + offset

@@ -1,7 +1,7 @@
 """The two day fields: days of the month and days of the week, with L, W and #.
 
-What they match depends on the month, so each answers `in_month` for a month that begins on the
-weekday `first` (Sunday is 0) and has `length` days: a mask whose bit n is day n.
+The days they match depend on the month. So `in_month` takes the weekday of its first day (`first`,
+Sunday is 0) and its `length` in days, and returns a mask whose bit n is day n.
 """
 
 from __future__ import annotations

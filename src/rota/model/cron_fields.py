@@ -28,7 +28,7 @@ MACROS = {
 _MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 _WEEKDAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 
-# What may be meant as a field, also with a mistake in it: numbers, three letters, MONDAY.
+# Text that may be a field, also a misspelt one: numbers, three letters, MONDAY.
 _NAMES = f"[A-Z]{{1,3}}L?|(?:{'|'.join(_WEEKDAYS)})[A-Z]*"
 _FIELD = re.compile(rf"(?!/[A-Z])(?:[0-9*?,/#-]|(?<![A-Z])(?:{_NAMES})(?![A-Z]))+", re.IGNORECASE)
 
@@ -60,21 +60,21 @@ SUNDAY, SATURDAY, SUNDAY_AS_7 = 0, 6, 7
 
 
 def split_fields(text: str) -> list[str]:
-    """Seven fields in upper case, seconds first and year last; a macro is spelled out."""
+    """Seven fields in upper case, seconds first and year last; a macro is expanded."""
     if not text.isascii():
         strange = next(character for character in text if not character.isascii())
         raise Invalid(f"the character {strange!r}; use plain digits and letters")
-    wanted = text.strip().lower()
-    if wanted.startswith("@every"):
+    expression = text.strip().lower()
+    if expression.startswith("@every"):
         raise Invalid("@every; an interval is not cron, use every = '5m'")
     _refuse_command(text.split())
-    if wanted.startswith("@"):
-        if wanted not in MACROS:
-            close = get_close_matches(wanted, MACROS, n=1)
+    if expression.startswith("@"):
+        if expression not in MACROS:
+            close = get_close_matches(expression, MACROS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"use {', '.join(MACROS)}"
-            raise Invalid(f"the unknown macro {wanted}; {hint}")
-        wanted = MACROS[wanted]
-    fields = wanted.upper().split()
+            raise Invalid(f"the unknown macro {expression}; {hint}")
+        expression = MACROS[expression]
+    fields = expression.upper().split()
     match len(fields):
         case 5:
             return ["0", *fields, "*"]
@@ -88,11 +88,11 @@ def split_fields(text: str) -> list[str]:
             )
 
 
-def _refuse_command(words: list[str]) -> None:
-    """A line of a crontab has its command behind the fields; here it would be read as a weekday."""
-    fields = 1 if words and words[0].startswith("@") else 5
-    if any(not _FIELD.fullmatch(word) for word in words[fields:]):
-        timing, command = " ".join(words[:fields]), " ".join(words[fields:])
+def _refuse_command(items: list[str]) -> None:
+    """Refuse a line of a crontab: its command would be read as further fields."""
+    fields = 1 if items and items[0].startswith("@") else 5
+    if any(not _FIELD.fullmatch(item) for item in items[fields:]):
+        timing, command = " ".join(items[:fields]), " ".join(items[fields:])
         raise Invalid(
             f"a command behind its fields, {command!r}; keep {timing!r} (a sixth field would mean "
             "that seconds come first), and put the command into the job's `command`"
@@ -100,7 +100,7 @@ def _refuse_command(words: list[str]) -> None:
 
 
 def parse_mask(kind: Field, text: str) -> int:
-    """A list of values, ranges and steps."""
+    """The mask of a list of values, ranges and steps."""
     mask = 0
     for item in text.split(","):
         mask |= parse_item(kind, item)
@@ -108,7 +108,7 @@ def parse_mask(kind: Field, text: str) -> int:
 
 
 def parse_item(kind: Field, item: str) -> int:
-    """One of `*`, `5`, `1-5`, each with an optional `/step`; `5/20` runs to the field's end."""
+    """The mask of `*`, `5` or `1-5`, each with an optional `/step`; `5/20` is `5-59/20`."""
     if not item:
         raise Invalid(f"an empty {kind.name} in a list; remove the extra comma")
     span, slash, step_text = item.partition("/")

@@ -1,6 +1,6 @@
-"""What a cron expression means, in English.
+"""The meaning of a cron expression, in English.
 
-Said of what it matches, not of how it was written: `0,15,30,45 * * * *` is every 15 minutes.
+It describes what the expression matches, not its text: `0,15,30,45 * * * *` is every 15 minutes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from rota.model import cron_fields as fields
 from rota.model.cron import Cron
 from rota.model.cron_days import LAST, Days, Weekdays
 
-_MOST_TIMES = 4  # times of day that are named one by one
-_FEW = 3  # as many side by side are `1 through 3`
+_MOST_TIMES = 4  # times of day that are listed
+_FEW = 3  # so many neighbours are `1 through 3`
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", LAST: "last"}
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
     "October", "November", "December",
 )  # fmt: skip
-# From Monday on, so that Friday through Sunday lie side by side.
+# From Monday on, so that Friday through Sunday are neighbours.
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 Name = Callable[[int], str]
@@ -28,13 +28,13 @@ Name = Callable[[int], str]
 
 def cron_in_words(cron: Cron) -> str:
     parts = [*_time(cron), *_days(cron), *_months(cron), *_years(cron)]
-    words = ", ".join(parts)
-    return words[0].upper() + words[1:]
+    text = ", ".join(parts)
+    return text[0].upper() + text[1:]
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What a field matches, and how it lies between its lowest and its highest."""
+    """The values that a field matches, and the lowest and highest it may have."""
 
     values: Sequence[int]
     low: int
@@ -51,41 +51,42 @@ class _Values:
 
     @property
     def stride(self) -> int:
-        """The distance of each to the next, 0 where they differ."""
-        strides = {after - one for one, after in pairwise(self.values)}
+        """The distance between neighbours if it is the same for all, else 0."""
+        strides = {after - before for before, after in pairwise(self.values)}
         return strides.pop() if len(self.values) >= _FEW and len(strides) == 1 else 0
 
     @property
     def has_step(self) -> bool:
-        """As `*/5` and `2/5`: from the field's beginning to its end."""
+        """True for `*/5` and `2/5`: steps from the field's beginning to its end."""
         first, last, stride = self.values[0], self.values[-1], self.stride
         return stride > 1 and first - stride < self.low and last + stride > self.high
 
     @property
-    def is_stretch(self) -> bool:
+    def is_range(self) -> bool:
         return self.stride == 1
 
     def every(self, units: str, name: Name, cycle: str) -> str:
-        """Of one with a step: `every 5 minutes from minute 2`, and `every 7 minutes, anew each
-        hour`: from 56 to 60 there are 4."""
+        """The text for steps: `every 5 minutes from minute 2`.
+
+        An uneven step starts again in each cycle: `every 7 minutes, anew each hour`."""
         first = self.values[0]
         begin = f" from {name(first)}" if first > self.low else ""
         uneven = (self.high - self.low + 1) % self.stride
         return f"every {self.stride} {units}{begin}" + (f", anew each {cycle}" if uneven else "")
 
-    def stretches(self) -> list[tuple[int, int]]:
-        """First and last of all that lie side by side."""
-        found: list[tuple[int, int]] = []
+    def ranges(self) -> list[tuple[int, int]]:
+        """(first, last) of each group of neighbours."""
+        ranges: list[tuple[int, int]] = []
         for value in self.values:
-            if found and found[-1][1] == value - 1:
-                found[-1] = (found[-1][0], value)
+            if ranges and ranges[-1][1] == value - 1:
+                ranges[-1] = (ranges[-1][0], value)
             else:
-                found.append((value, value))
-        return found
+                ranges.append((value, value))
+        return ranges
 
     def listed(self, name: Name = str) -> str:
         parts: list[str] = []
-        for first, last in self.stretches():
+        for first, last in self.ranges():
             if last - first + 1 >= _FEW:
                 parts.append(f"{name(first)} through {name(last)}")
             else:
@@ -120,11 +121,11 @@ def _time(cron: Cron) -> list[str]:
 
 
 def _times(hours: _Values, minutes: _Values, seconds: _Values) -> str | None:
-    """`at 09:00 and 17:00`, where they are few."""
+    """`at 09:00 and 17:00`; None if there are more than a few times."""
     each = (hours, minutes, seconds)
-    if any(one.has_step for one in each):
+    if any(values.has_step for values in each):
         return None
-    times = list(product(*(one.values[: _MOST_TIMES + 1] for one in each)))
+    times = list(product(*(values.values[: _MOST_TIMES + 1] for values in each)))
     if len(times) > _MOST_TIMES:
         return None
     parts = 2 if seconds.values == [0] else 3
@@ -151,18 +152,18 @@ def _whole_hours(hours: _Values) -> str:
     if hours.has_step:
         return hours.every("hours", _clock, "day")
     if hours.stride:
-        unit = "hour" if hours.is_stretch else f"{hours.stride} hours"
+        unit = "hour" if hours.is_range else f"{hours.stride} hours"
         return f"every {unit} from {_clock(hours.values[0])} through {_clock(hours.values[-1])}"
     return f"at {hours.listed(_clock)}"
 
 
 def _during_hours(hours: _Values) -> str:
-    """The hours within which something smaller happens."""
+    """The hours, where minutes or seconds have a text of their own."""
     if hours.has_step:
         ordinal = {2: "2nd", 3: "3rd"}.get(hours.stride, f"{hours.stride}th")
         begin = f" from {_clock(hours.values[0])}" if hours.values[0] else ""
         return f"during every {ordinal} hour{begin}"
-    spans = [f"between {first:02}:00 and {last:02}:59" for first, last in hours.stretches()]
+    spans = [f"between {first:02}:00 and {last:02}:59" for first, last in hours.ranges()]
     return _and(spans)
 
 
@@ -177,17 +178,17 @@ def _days(cron: Cron) -> list[str]:
     month, week = _days_of_month(cron.days), _days_of_week(cron.weekdays)
     if month and week:
         return [month, f"{'if that is' if cron.both_days else 'or on'} {week}"]
-    if not cron.both_days:  # either field is enough, and one of them matches each day
+    if not cron.both_days:  # either field is enough, and one of them matches every day
         return []
     if week:
         if cron.weekdays.numbered:
             return [f"on {week}"]
-        return [week if _weekdays(cron.weekdays).is_stretch else f"only on {week}"]
+        return [week if _weekdays(cron.weekdays).is_range else f"only on {week}"]
     return [month] if month else []
 
 
 def _days_of_month(days: Days) -> str | None:
-    """None is each day."""
+    """The text of the days; None if every day matches."""
     numbers = _Values.of(fields.DAY, days.numbers)
     if numbers.is_all:
         return None
@@ -207,7 +208,7 @@ def _days_of_month(days: Days) -> str | None:
 
 
 def _days_of_week(weekdays: Weekdays) -> str | None:
-    """None is each day."""
+    """The text of the days; None if every day matches."""
     every = _weekdays(weekdays)
     if every.is_all:
         return None
@@ -240,4 +241,4 @@ def _years(cron: Cron) -> list[str]:
 def _only_in(values: _Values, name: Name) -> list[str]:
     if values.is_all:
         return []
-    return [("" if values.is_stretch else "only in ") + values.listed(name)]
+    return [("" if values.is_range else "only in ") + values.listed(name)]

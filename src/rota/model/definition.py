@@ -1,4 +1,4 @@
-"""A definition: what a file of jobs.d says, as a job and its schedule, or why it cannot be one."""
+"""A definition: the job and schedule that a file of jobs.d declares, or the error of the file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rota.model.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """`schedule` None is a job on demand. `job.error` says that the file cannot be understood:
-    then nothing else of the job means anything, and an earlier good version stays. It does not
-    where the job is `removed`: there is nothing left that says when, or nothing to run."""
+    """`schedule` None is a job on demand. With `job.error` the file is broken: no other field of
+    the job is meaningful, and an earlier valid version stays in use. It does not where the job is
+    `removed`: its job.toml, or every file to run, is gone."""
 
     job: Job
     schedule: Schedule | None = None
     warnings: tuple[str, ...] = ()
-    source: bytes = b""  # the text of a Python file, as it was looked at
-    scripts: tuple[tuple[str, str], ...] = ()  # names and texts of SQL files, as they were read
-    # Where to look: the file as people name it, and the line where the error is, if there is one.
-    place: str = ""
+    source: bytes = b""  # the text of a Python file when it was inspected
+    scripts: tuple[tuple[str, str], ...] = ()  # names and texts of SQL files when they were read
+    # The file to show for it, and the line of the error if there is one.
+    display_path: str = ""
     line: int | None = None
     removed: bool = False
 
@@ -36,7 +36,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What the store knows of a file job."""
+    """A file job as it is in the store."""
 
     name: str
     version: str

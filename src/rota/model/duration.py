@@ -22,7 +22,7 @@ LONGEST = timedelta(days=3_660)
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 
 _TEXTS = "use text like '90s', '30m', '1h30m' or '2d'"
-# Who wrote text has no timedelta: it stands in a file, a statement or a command.
+# Text comes from a file, a statement or a command, where there is no timedelta.
 _HOW_TEXT = f"{_TEXTS}, or a number of seconds"
 _HOW = f"{_TEXTS}, a number of seconds, or a timedelta"
 
@@ -44,7 +44,7 @@ def _to_span(value: object, field: str) -> timedelta:
         case bool():
             raise Invalid(f"{field} {value!r} is not a duration; {_HOW}")
         case int() | float():
-            # Compared first: a whole number of any size cannot be made a float.
+            # Compare first: a large whole number cannot be converted to a float.
             if not abs(value) <= LONGEST.total_seconds():
                 raise Invalid(f"{field} {value!r} is not a duration; {_HOW}")
             return timedelta(seconds=value)
@@ -83,7 +83,7 @@ def format_duration(span: timedelta) -> str:
 
 
 def parse_instant(value: object, field: str) -> datetime:
-    """An instant as UTC. One without an offset is refused: it means another one elsewhere."""
+    """An instant as UTC. Refused without an offset: its meaning would depend on the machine."""
     moment = value
     if isinstance(value, str):
         try:

@@ -1,4 +1,4 @@
-"""Files that handlers keep with `ctx.storage`, shared by all runs."""
+"""Files that handlers store with `ctx.storage`, shared by all runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.model.limits import KEPT_FILE_BYTES, check_key
 
 
 class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a kept file. Its name need not be the only one of its kind: the id is."""
+    """The metadata of a stored file. Only its id is unique; names may repeat."""
 
     id: str
     name: str
@@ -19,13 +19,13 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     sha256: str
     created_at: datetime
-    until: datetime | None = None  # None: until somebody deletes it
+    until: datetime | None = None  # None: until it is deleted
     job: str | None = None
     run_id: str | None = None
 
 
 class NewFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file about to be kept."""
+    """A file about to be stored."""
 
     name: str
     content: bytes

@@ -1,7 +1,7 @@
-"""`${NAME}` in texts that are no SQL: an element of a command, a header, an address.
+"""`${NAME}` in texts other than SQL: an element of a command, a header, an address.
 
-A value goes in once and is never looked at again. Where it goes may have rules of its own: they
-are given as `put`. Messages never show a value: it may be a secret.
+A value is put in once and is not searched for variables. `put` applies the rules of the text around
+it. Messages never contain a value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rota.errors import Invalid
 from rota.model import interpolate
-from rota.model.environment import TOLD
+from rota.model.environment import RUN_VARIABLES
 from rota.model.limits import VARIABLE_LENGTH
 from rota.model.redact import is_secret_name
 from rota.model.sql_lexer import LITERAL, VARIABLE
@@ -23,7 +23,7 @@ _PIECE: Final = re.compile(f"({VARIABLE})|({LITERAL})|(\\$\\{{)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One variable where it stands in a text."""
+    """A variable at its position in a text."""
 
     name: str
     default: str | None = None
@@ -34,22 +34,22 @@ Put = Callable[[Variable, str], str]
 
 
 def readable(name: str) -> bool:
-    return interpolate.readable(name, TOLD)
+    return interpolate.readable(name, RUN_VARIABLES)
 
 
 def parts(text: str) -> Iterator[str | Variable]:
     """Plain text and variables in order; refused if a `${` is neither a variable nor `$${`."""
     position = 0
-    for found in _PIECE.finditer(text):
-        yield text[position : found.start()]
-        position = found.end()
-        if found[1]:
-            yield _variable(found[1], found.start())
-        elif found[2]:
+    for match in _PIECE.finditer(text):
+        yield text[position : match.start()]
+        position = match.end()
+        if match[1]:
+            yield _variable(match[1], match.start())
+        elif match[2]:
             yield "${"
         else:
             raise Invalid(
-                f"{text[found.start() : found.start() + 20]!r} is not a variable; write ${{NAME}} "
+                f"{text[match.start() : match.start() + 20]!r} is not a variable; write ${{NAME}} "
                 "in capitals, or $${ for a plain ${"
             )
     yield text[position:]
@@ -74,7 +74,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def value_of(variable: Variable, values: Mapping[str, str]) -> str | None:
-    """Its value, else its default; None if there is neither, or it may not be read."""
+    """The value, else the default; None without either, or if the name may not be read."""
     if not readable(variable.name):
         return None
     value = values.get(variable.name)
@@ -82,21 +82,25 @@ def value_of(variable: Variable, values: Mapping[str, str]) -> str | None:
 
 
 def refuse_missing(texts: Iterable[str], values: Mapping[str, str]) -> None:
-    """Name all that is missing at once."""
-    used = [one for text in texts for one in variables(text)]
-    missing = dict.fromkeys(one.name for one in used if value_of(one, values) is None)
+    """Invalid, naming all variables that have neither a value nor a default."""
+    used = [variable for text in texts for variable in variables(text)]
+    missing = dict.fromkeys(
+        variable.name for variable in used if value_of(variable, values) is None
+    )
     if missing:
         raise Invalid(missing_message(missing))
 
 
 def missing_message(names: Collection[str]) -> str:
-    return interpolate.missing_message(names, TOLD, "by a job")
+    return interpolate.missing_message(names, RUN_VARIABLES, "by a job")
 
 
 def secrets_in(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
     """The values of all variables whose names mark a secret."""
-    used = [one for text in texts for one in variables(text) if is_secret_name(one.name)]
-    return [value for one in used if (value := value_of(one, values))]
+    used = [
+        variable for text in texts for variable in variables(text) if is_secret_name(variable.name)
+    ]
+    return [value for variable in used if (value := value_of(variable, values))]
 
 
 def fill(text: str, values: Mapping[str, str], put: Put = lambda variable, value: value) -> str:

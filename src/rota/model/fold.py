@@ -1,8 +1,8 @@
-"""Fold old ledger rows into stretches, so that a ledger stays small for ever.
+"""Merge old ledger rows into ranges, so that a ledger stays small.
 
-Neighbours with the same outcome become one row, which loses nothing but their run ids. Where
-outcomes alternate that saves little; then each outcome becomes one row, and only how many of
-each there were, and between which instants, is kept.
+Neighbours with the same outcome become one row, which loses only their run ids. Where outcomes
+alternate this saves little; then each outcome becomes one row, with the number of its occurrences
+and the first and last instant.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """`count` None: more than were counted when it was written."""
+    """One row of the ledger. `count` None: more than were counted when it was written."""
 
     occurrence: datetime
     last_occurrence: datetime
@@ -23,28 +23,28 @@ class LedgerRow:
     reason: str | None
 
 
-def fold(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
-    """The same history in fewer rows; `rows` are in order of their occurrence."""
-    folded = _fold_neighbours(rows)
-    return folded if 2 * len(folded) <= len(rows) else _fold_outcomes(rows)
+def merge_rows(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+    """The same history in fewer rows; `rows` are ordered by occurrence."""
+    merged = _merge_neighbours(rows)
+    return merged if 2 * len(merged) <= len(rows) else _merge_outcomes(rows)
 
 
-def _fold_neighbours(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
-    folded: list[LedgerRow] = []
+def _merge_neighbours(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+    merged: list[LedgerRow] = []
     for row in rows:
-        if folded and folded[-1].outcome == row.outcome:
-            folded[-1] = _joined(folded[-1], row)
+        if merged and merged[-1].outcome == row.outcome:
+            merged[-1] = _joined(merged[-1], row)
         else:
-            folded.append(row)
-    return folded
+            merged.append(row)
+    return merged
 
 
-def _fold_outcomes(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
-    folded: dict[str, LedgerRow] = {}
+def _merge_outcomes(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+    merged: dict[str, LedgerRow] = {}
     for row in rows:
-        first = folded.get(row.outcome)
-        folded[row.outcome] = row if first is None else _joined(first, row)
-    return sorted(folded.values(), key=lambda row: row.occurrence)
+        first = merged.get(row.outcome)
+        merged[row.outcome] = row if first is None else _joined(first, row)
+    return sorted(merged.values(), key=lambda row: row.occurrence)
 
 
 def _joined(first: LedgerRow, then: LedgerRow) -> LedgerRow:

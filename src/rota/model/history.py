@@ -1,4 +1,4 @@
-"""What happened to one run, as the view `events` tells it: most of it follows from its rows."""
+"""The events of one run, as in the view `events`: most of them follow from its rows."""
 
 from __future__ import annotations
 
@@ -8,36 +8,39 @@ from typing import Any
 from rota.model.run import Attempt, Run
 from rota.model.transitions import CANCELLED, DEAD, RUNNING, SUCCEEDED
 
-# What the end of a run is called among events.
+# The event for each final state.
 ENDS = {SUCCEEDED: "job.completed", DEAD: "job.failed", CANCELLED: "job.cancelled"}
 
 
 def events_of(
     run: Run, attempts: Iterable[Attempt], recorded: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The oldest first, each with its number in this history as `id`. `recorded` is what was stored
-    as an event of its own; `attempts` are those that ended."""
-    told = [
+    """The events, oldest first, numbered from 1 in `id`.
+
+    `recorded` are the stored events; `attempts` are the attempts that have ended."""
+    events = [
         _event(run, "run.created", run.created_at, None, run.created_by),
         *_tries(run, attempts),
         *({**row, "attempt": None} for row in recorded),
     ]
     if run.state in ENDS:
         detail = run.error or run.reason
-        told.append(_event(run, ENDS[run.state], run.finished_at, run.attempt, detail))
-    told.sort(key=lambda one: one["at"])  # what happened at one instant stays in its order
-    return [{**one, "id": number} for number, one in enumerate(told, start=1)]
+        events.append(_event(run, ENDS[run.state], run.finished_at, run.attempt, detail))
+    events.sort(key=lambda event: event["at"])  # stable: events of one instant stay in order
+    return [{**event, "id": number} for number, event in enumerate(events, start=1)]
 
 
 def _tries(run: Run, attempts: Iterable[Attempt]) -> Iterator[dict[str, Any]]:
     begun = False
-    for one in attempts:
-        if one.started_at is not None:
+    for attempt in attempts:
+        if attempt.started_at is not None:
             if not begun:
-                yield _event(run, "job.started", one.started_at, one.number, None)
+                yield _event(run, "job.started", attempt.started_at, attempt.number, None)
             begun = True
-            yield _event(run, "attempt.started", one.started_at, one.number, None)
-        yield _event(run, f"attempt.{one.outcome}", one.finished_at, one.number, one.error)
+            yield _event(run, "attempt.started", attempt.started_at, attempt.number, None)
+        yield _event(
+            run, f"attempt.{attempt.outcome}", attempt.finished_at, attempt.number, attempt.error
+        )
     if run.state == RUNNING:
         if not begun:
             yield _event(run, "job.started", run.started_at, run.attempt, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_loopback_host(host: str) -> bool:
-    """True if nobody outside this machine can reach what listens there."""
+    """True if the address can be reached from this machine only."""
     if host == "localhost":
         return True
     import ipaddress

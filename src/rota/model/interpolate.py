@@ -1,12 +1,12 @@
 """Variables in SQL texts: `${NAME}`, `${NAME:-default}`, `${NAME:raw}`, and `$${` for a plain `${`.
 
-A value is put in once, is never read for variables again, and never changes what is around it:
-inside quotes it is escaped for that quote; bare, only a number or a plain name goes in (a keyword
-is one: `ORDER BY x ${DIRECTION}`). The result is read again by the lexer: if a quote or comment
-is not where the template had it, the text is refused. Only `:raw` puts in SQL, and it must leave
-the quotes after it where they are. The body of a function or DO is SQL with quotes of its own.
-Comments are left as they are. A default counts where the name is not set, or set to nothing.
-Messages never show a value: it may be a secret.
+A value is put in once, is not searched for variables, and cannot change the SQL around it. Inside
+quotes it is escaped for that quote. Without quotes it must be a number or a plain name; a keyword
+is a plain name: `ORDER BY x ${DIRECTION}`. The result is lexed again: if a quote or comment is not
+where the template had it, the text is refused. Only `:raw` puts in SQL, and it must not change the
+quotes after it. The body of a function or DO is SQL with quotes of its own. Comments are not
+changed. A default applies where the variable is not set, or empty. Messages never contain a value:
+it may be a secret.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PIECE: Final = re.compile(f"({VARIABLE})|{LITERAL}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """One variable where it stands in a text."""
+    """A variable at its position in a text."""
 
     name: str
     default: str | None
@@ -39,13 +39,13 @@ class Use:
     line: int
 
 
-def readable(name: str, told: Collection[str] = INJECTED) -> bool:
-    """Rota's own settings may hold secrets and are not for jobs; what it tells a run is."""
-    return not name.startswith(RESERVED) or name in told
+def readable(name: str, injected: Collection[str] = INJECTED) -> bool:
+    """False for Rota's settings, which may hold secrets; true for its variables of a run."""
+    return not name.startswith(RESERVED) or name in injected
 
 
 def variable_of(name: str) -> str:
-    """How a script asks for an argument of that name."""
+    """The variable of an argument of that name."""
     return name.upper().replace("-", "_")
 
 
@@ -60,7 +60,7 @@ def variables(text: str, dialect: str) -> tuple[str, ...]:
 
 
 def missing(text: str, values: Mapping[str, str], dialect: str) -> tuple[str, ...]:
-    """The names that have neither a value nor a default; one that may not be read has none."""
+    """The names that have neither a value nor a default, or may not be read."""
     return tuple(
         dict.fromkeys(use.name for use in uses(text, dialect) if _value(use, values) is None)
     )
@@ -69,43 +69,46 @@ def missing(text: str, values: Mapping[str, str], dialect: str) -> tuple[str, ..
 def missing_message(
     names: Collection[str], injected: Collection[str] = INJECTED, where: str = "in SQL"
 ) -> str:
-    """What to tell about all missing names at once."""
+    """One message about all missing names."""
     unset = [name for name in names if readable(name, injected)]
-    told = []
+    messages = []
     if unset:
         are = (
             "variables {} are not set; set them" if unset[1:] else "variable {} is not set; set it"
         )
-        told.append(
+        messages.append(
             are.format(", ".join(unset))
             + f" in the environment, or give a default: ${{{unset[0]}:-…}}"
         )
     if hidden := [name for name in names if not readable(name, injected)]:
-        told.append(f"{', '.join(hidden)} cannot be read {where}; only {', '.join(injected)} can")
-    return "; ".join(told)
+        messages.append(
+            f"{', '.join(hidden)} cannot be read {where}; only {', '.join(injected)} can"
+        )
+    return "; ".join(messages)
 
 
 class Script(str):
-    """SQL with its variables replaced. It knows the lines of the text it was made of: `added` are
-    those that values brought along, as the first of a stretch and how many they are."""
+    """SQL with its variables replaced, which maps its lines to those of the template.
+
+    `added` are the lines that values added, as (first line, count)."""
 
     added: tuple[tuple[int, int], ...] = ()
 
     def line(self, made: int) -> int:
-        """The line of the text before, for a line of this one."""
+        """The line of the template for a line of this text."""
         return made - sum(
             min(count, made + 1 - first) for first, count in self.added if first <= made
         )
 
     def part(self, start: int, end: int) -> Script:
-        """A piece of it, alone, in the lines in which it stands."""
+        """A part of the text, with empty lines before it so that its line numbers stay."""
         made = Script("\n" * self.count("\n", 0, start) + self[start:end])
         made.added = self.added
         return made
 
 
 def interpolate(text: str, values: Mapping[str, str], dialect: str) -> Script:
-    """The text with every variable replaced; refused if a value cannot stand where it is asked."""
+    """The text with every variable replaced; Invalid if a value is not allowed at its position."""
     if names := missing(text, values, dialect):
         raise Invalid(missing_message(names))
     return _Rendering(text, values, dialect, 1).render()
@@ -125,17 +128,18 @@ def _uses(text: str, dialect: str, line: int) -> Iterator[Use]:
             tag, body = dollar_parts(text[token.start : token.end])
             yield from _uses(body, dialect, lines.of(token.start + len(tag)))
         elif token.kind == "variable" or token.kind in QUOTED:
-            for found in _pieces(text, token):
-                if found[1]:
-                    yield _use(found[1], lines.of(found.start()))
+            for match in _pieces(text, token):
+                if match[1]:
+                    yield _use(match[1], lines.of(match.start()))
 
 
 def _template(text: str, dialect: str, line: int) -> Iterator[tuple[Token, bool]]:
-    """The tokens of a template, each with whether it is a dollar quote that holds SQL: the body
-    of a function (AS $$ … $$) or of DO."""
+    """(token, is it SQL in a dollar quote) for each token of a template.
+
+    SQL in a dollar quote is the body of a function (AS $$ … $$) or of DO."""
     first = last = ""
     may_hold = dialect == "postgres" and _TAG.search(text) is not None
-    for token in lex(text, dialect, template=True, words=may_hold, line=line):
+    for token in lex(text, dialect, template=True, with_words=may_hold, line=line):
         holds_code = last == "AS" or first == "DO"
         yield token, token.kind == "dollar" and may_hold and holds_code
         if token.kind == "semicolon":
@@ -146,7 +150,7 @@ def _template(text: str, dialect: str, line: int) -> Iterator[tuple[Token, bool]
 
 
 def _pieces(text: str, token: Token) -> Iterator[re.Match[str]]:
-    """The variables and literals in a token. A tag before { must not be taken for a literal."""
+    """The variables and literals in a token. The tag of a dollar quote is no literal."""
     is_dollar = token.kind == "dollar"
     tag = dollar_parts(text[token.start : token.end])[0] if is_dollar else ""
     return _PIECE.finditer(text, token.start + len(tag), token.end - len(tag))
@@ -165,7 +169,7 @@ def _use(written: str, line: int) -> Use:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A value where it is in the result, and the kind of quote that it was written for."""
+    """A value at its position in the result, and the kind of quote it was escaped for."""
 
     use: Use
     kind: str
@@ -174,7 +178,7 @@ class _Placed:
 
 
 class _Rendering:
-    """One text on its way, with what must be true of the result; it begins in `line`."""
+    """The rendering of one text that begins in `line`, with the tokens expected in the result."""
 
     def __init__(self, text: str, values: Mapping[str, str], dialect: str, line: int) -> None:
         self.text, self.values, self.dialect, self.line = text, values, dialect, line
@@ -229,14 +233,14 @@ class _Rendering:
         self._put(tag + made + tag)
 
     def _put_pieces(self, token: Token) -> None:
-        """A variable that stands bare, or a quote with its variables."""
+        """Write a variable without quotes, or a quote with its variables."""
         position = token.start
-        for found in _pieces(self.text, token):
-            before = self.text[position : found.start()]
+        for match in _pieces(self.text, token):
+            before = self.text[position : match.start()]
             self._put(before)
-            position = found.end()
-            if found[1]:
-                self._put_value(found[1], found.start(), token, before)
+            position = match.end()
+            if match[1]:
+                self._put_value(match[1], match.start(), token, before)
             else:
                 self._put("${")
         self._put(self.text[position : token.end])
@@ -260,40 +264,43 @@ class _Rendering:
         self._put(value)
 
     def _check(self, made: str) -> None:
-        """Quotes and comments are where the template had them, and every value is in the kind of
-        quote that it was written for. Raw text may bring quotes of its own."""
+        """Lex the result; Invalid if a value changed the quotes or comments of the template.
+
+        Raw text may add quotes of its own."""
         if not self.placed:
             return
         try:
-            found = [one for one in lex(made, self.dialect, words=False) if _encloses(one)]
+            tokens = [item for item in lex(made, self.dialect, with_words=False) if _encloses(item)]
         except Invalid:
             raise self._changed(len(made)) from None
-        wrong = set(self.expected) - set(found)
+        wrong = set(self.expected) - set(tokens)
         if not self.raws:
-            wrong |= set(found) - set(self.expected)
+            wrong |= set(tokens) - set(self.expected)
         else:
-            wrong |= {Token("", one.start, one.end) for one in self._strays(found)}
+            wrong |= {Token("", item.start, item.end) for item in self._strays(tokens)}
         if wrong:
             raise self._changed(min(token.start for token in wrong))
 
-    def _strays(self, found: list[Token]) -> Iterator[_Placed]:
-        starts = [token.start for token in found]
-        for one in self.placed:
-            around = found[bisect_right(starts, one.start) - 1] if starts else None
-            inside = around is not None and around.start <= one.start < around.end
+    def _strays(self, tokens: list[Token]) -> Iterator[_Placed]:
+        starts = [token.start for token in tokens]
+        for placed in self.placed:
+            around = tokens[bisect_right(starts, placed.start) - 1] if starts else None
+            inside = around is not None and around.start <= placed.start < around.end
             kind = around.kind if around is not None and inside else "variable"
-            if kind != one.kind and not one.use.raw:
-                yield one
+            if kind != placed.kind and not placed.use.raw:
+                yield placed
 
     def _changed(self, offset: int) -> Invalid:
-        """Raw text is the first suspect; else the value that stands nearest."""
-        raw = [one.use for one in self.placed if one.use.raw]
+        """The error about a changed quote: names raw text if there is any, else the next value."""
+        raw = [placed.use for placed in self.placed if placed.use.raw]
         if raw:
             return Invalid(
                 f"line {raw[0].line}: the raw text of {raw[0].name} leaves a quote or comment "
                 "open, or closes one; it must end as it began"
             )
-        near = [one.use for one in self.placed if one.end >= offset] or [self.placed[-1].use]
+        near = [placed.use for placed in self.placed if placed.end >= offset] or [
+            self.placed[-1].use
+        ]
         return Invalid(
             f"line {near[0].line}: the value of {near[0].name} would change the meaning of the "
             f"text around it; put a blank before and after ${{{near[0].name}}}, or quotes"

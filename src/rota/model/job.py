@@ -17,13 +17,13 @@ from rota.model.policies import ISOLATION, choose
 from rota.model.retry import Retry
 from rota.model.signature import Signature
 
-# Where a file job lies on this machine: no part of its version, which its content makes.
-PLACES = frozenset({"folder", "file"})
-# How the error of a job begins whose files are gone.
+# Paths of a file job on this machine. The version is a hash of content only, so it omits them.
+PATH_KEYS = frozenset({"folder", "file"})
+# Beginning of the error of a job whose files are gone.
 RETIRED = "retired: "
-# What is said where a file is broken that was good before.
+# For messages: the file is broken and an earlier version was valid.
 LAST_GOOD = "the last good version stays in use"
-# And where a file is gone without which it is no job.
+# For messages: a file is gone without which there is no job.
 REMOVED = "the job is removed until then"
 DEFAULT_QUEUE = "default"
 
@@ -68,8 +68,8 @@ class Job:
         object.__setattr__(self, "isolation", choose(self.isolation, ISOLATION, "isolation"))
 
     @classmethod
-    def broken(cls, fields: Mapping[str, Any], error: str) -> Job:
-        """What a row says that no job may say; nothing is checked. The rest is as by default."""
+    def from_unreadable_row(cls, fields: Mapping[str, Any], error: str) -> Job:
+        """A job from a row that does not pass the checks; missing fields have their defaults."""
         made = cls(name="broken")
         for name, value in {**fields, "error": error}.items():
             object.__setattr__(made, name, value)
@@ -77,28 +77,29 @@ class Job:
 
     @property
     def overlap_key(self) -> str:
-        """File and decorator jobs overlap as a whole, whichever schedule made the run."""
+        """The overlap key of all runs of a file or decorator job, for every schedule of it."""
         return f"job {self.name}"
 
     @property
     def shared(self) -> bool:
-        """True for the SQL of a schedule that a statement made: in no program and in no folder, so
-        that every worker with its target serves it."""
+        """True for the SQL job of a CREATE SCHEDULE … AS statement.
+
+        No program or folder defines it, so every worker with its target serves it."""
         return (self.source, self.executor) == ("api", "sql")
 
     @property
     def retired(self) -> bool:
-        """True for a job whose files are gone: it has a history and no future."""
+        """True for a job whose files are gone; its history stays."""
         return self.error is not None and self.error.startswith(RETIRED)
 
     @property
     def file_path(self) -> str | None:
-        """Where the file or folder of a file job lies on the machine that registered it."""
+        """Path of the file or folder of a file job on the machine that registered it."""
         return self.spec.get("file") or self.spec.get("folder")
 
     @property
-    def place(self) -> str:
-        """The file or folder of a file job as people name it, such as jobs.d/cleanup.py."""
+    def display_path(self) -> str:
+        """The path to show for the file or folder of a file job, such as jobs.d/cleanup.py."""
         path = self.file_path
         if path is None:
             return f"a file of origin {self.origin!r}"
@@ -106,17 +107,17 @@ class Job:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Words of a file for people to sort its job by."""
-        told = self.spec.get("tags")
-        return tuple(str(tag) for tag in told) if isinstance(told, list | tuple) else ()
+        """The tags that a file gives its job."""
+        tags = self.spec.get("tags")
+        return tuple(str(tag) for tag in tags) if isinstance(tags, list | tuple) else ()
 
     @property
-    def good(self) -> bool:
-        """False for a file that never could be used: no version of it can run."""
+    def was_valid(self) -> bool:
+        """False for a file job that never had a valid version."""
         return self.error is None or set(self.spec) != {"version"}
 
     def policies(self) -> dict[str, Any]:
-        """The stored form of everything that is not a column of its own."""
+        """The policies that have no column, as JSON for the column `policies`."""
         return {
             **self.retry.to_dict(),
             "isolation": self.isolation,
@@ -127,17 +128,17 @@ class Job:
     @property
     def version(self) -> str:
         """A hash of the definition: the same text gives the same version on every machine."""
-        told = [
+        definition = [
             self.executor, _portable(self.spec), self.signature.to_dict(), self.description,
             self.queue, self.priority, self.timeout and format_duration(self.timeout),
             self.policies(),
         ]  # fmt: skip
-        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _portable(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`version` in a spec is the hash of the files; with it, it does not matter where they lie."""
+    """The spec without paths if it has a `version`, which is the hash of the files."""
     if "version" not in spec:
         return spec
-    return {name: value for name, value in spec.items() if name not in PLACES}
+    return {name: value for name, value in spec.items() if name not in PATH_KEYS}

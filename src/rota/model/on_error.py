@@ -1,4 +1,4 @@
-"""What a schedule does when one of its runs dies.
+"""The action of a schedule when one of its runs is dead.
 
 | on_error | then |
 |---|---|
@@ -25,34 +25,36 @@ MOST_RETRIES = (LONGEST_RETRY // FIRST_RETRY).bit_length()  # after these a wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reaction:
-    """`retry_at` None: no further run; `pause_reason` None: the schedule goes on."""
+class DeadRunAction:
+    """The action. `retry_at` None: no further run; `pause_reason` None: no pause."""
 
     retry_at: datetime | None = None
     pause_reason: str | None = None
 
 
-def react(
+def on_dead_run(
     schedule: Schedule, run: Run, now: datetime, deaths_in_a_row: int, retries: int
-) -> Reaction:
-    """Decide after the death of a run that stood for an occurrence. `retries` led to it, itself
-    included: what it waited is not in its row, each attempt and a redo set `due_at` anew."""
+) -> DeadRunAction:
+    """Decide after a run of an occurrence is dead.
+
+    `retries` is the number of retry runs up to this one. It cannot be read from the run's row:
+    each attempt and each redo sets `due_at` anew."""
     if schedule.paused:
-        return Reaction()
+        return DeadRunAction()
     if schedule.pause_after is not None and deaths_in_a_row >= schedule.pause_after:
-        told = (
+        streak = (
             f"{deaths_in_a_row} runs in a row died (pause_after = {schedule.pause_after}; attempts "
         )
-        return Reaction(pause_reason=f"{told}are not counted), the last: {run.id}")
+        return DeadRunAction(pause_reason=f"{streak}are not counted), the last: {run.id}")
     match schedule.on_error:
         case "pause":
             after = schedule.pause_after
             waits = "" if after is None else f", which does not wait for pause_after = {after}"
-            return Reaction(pause_reason=f"run {run.id} died (on_error = pause{waits})")
+            return DeadRunAction(pause_reason=f"run {run.id} died (on_error = pause{waits})")
         case "retry" if schedule.enabled:
-            return Reaction(retry_at=_retry_at(schedule, now, retries))
+            return DeadRunAction(retry_at=_retry_at(schedule, now, retries))
         case _:
-            return Reaction()
+            return DeadRunAction()
 
 
 def _retry_at(schedule: Schedule, now: datetime, retries: int) -> datetime | None:
@@ -66,10 +68,10 @@ def _retry_at(schedule: Schedule, now: datetime, retries: int) -> datetime | Non
 
 
 def retries_within(span: timedelta) -> int:
-    """How many can have been made at most: together they waited 1 + 2 + 4 + … minutes."""
+    """The most retries that fit into a time: together they wait 1 + 2 + 4 + … minutes."""
     return min(MOST_RETRIES, (max(0, span // FIRST_RETRY) + 1).bit_length() - 1)
 
 
 def retry_id(run: Run) -> str:
-    """The id of the run that tries again: it follows from the dead one, so it is made once."""
+    """The id of the retry run. It derives from the dead run, so the retry is inserted once."""
     return str(uuid.uuid5(OCCURRENCES, f"{run.id}|retry|{micros(run.created_at)}|{run.redo}"))

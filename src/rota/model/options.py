@@ -1,7 +1,7 @@
-"""From the options people write to policies and schedules.
+"""Make policies and schedules from options.
 
-One set of names, whether they stand in a decorator, a job.toml or a Python file. A name that is
-unknown is refused with the one that was probably meant.
+The names are the same in a decorator, a job.toml and a Python file. An unknown name is refused with
+a suggestion.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rota.model.schedule import DEFINITION, Schedule
 
 TIMINGS = ("schedule", "every", "at")
 SCHEDULE_OPTIONS = frozenset(DEFINITION) - {"name", "job", "kind", "expr"}
-# What other tools call it, and what they have that Rota has not.
+# Names that other tools use, and their features that Rota does not have.
 _MEANT = {
     "cron": "schedule",
     "crontab": "schedule",
@@ -33,25 +33,25 @@ _NOTES = {
     "rate_limit": "Rota has no rate limit; concurrency_limit bounds how many run at once",
     "expires": "a run does not expire; of a schedule, misfire_grace says how late one may begin",
 }
-_CLOSE = 0.75  # a word that is less alike means something else
+_CLOSE = 0.75  # similarity that is needed for a suggestion
 RETRY_OPTIONS = ("max_attempts", "backoff", "delay", "max_delay", "retry_jitter")
 
 
 def timing_of(cron: object, every: object, at: object) -> dict[str, Any] | None:
-    """The one that is given; None for a job without a schedule, which `schedule = false` says."""
+    """The timing option that is set; None without a schedule, also for `schedule = false`."""
     if cron is False:
         if every is not None or at is not None:
             raise Invalid("schedule = false and every or at contradict each other; keep one")
         return None
-    given = {"cron": cron, "every": every, "at": at}
-    told = {name: value for name, value in given.items() if value is not None}
-    if len(told) > 1:
-        raise Invalid(f"give one of schedule, every and at, not {' and '.join(told)}")
-    return told or None
+    timings = {"cron": cron, "every": every, "at": at}
+    set_timings = {name: value for name, value in timings.items() if value is not None}
+    if len(set_timings) > 1:
+        raise Invalid(f"give one of schedule, every and at, not {' and '.join(set_timings)}")
+    return set_timings or None
 
 
 def kind_of(cron: Any = None, every: object = None, at: object = None) -> tuple[str, str]:
-    """(kind, expr) as a schedule has them."""
+    """(kind, expr) of a schedule."""
     if cron is not None:
         return "cron", cron
     if every is not None:
@@ -59,43 +59,48 @@ def kind_of(cron: Any = None, every: object = None, at: object = None) -> tuple[
     return "once", parse_instant(at, "at").isoformat()
 
 
-def retry_of(told: Mapping[str, Any], default: Retry) -> Retry:
-    """The default with what is told; `retry_jitter` is apart from the jitter of a schedule."""
+def retry_of(options: Mapping[str, Any], default: Retry) -> Retry:
+    """The default with the options that are set; `retry_jitter` is not the schedule's jitter."""
     names = {name: name.removeprefix("retry_") for name in RETRY_OPTIONS}
-    given = {names[name]: told[name] for name in names if told.get(name) is not None}
-    policy = {one.name: getattr(default, one.name) for one in fields(default)}
-    return Retry(**{**policy, **given})
+    set_options = {names[name]: options[name] for name in names if options.get(name) is not None}
+    policy = {field.name: getattr(default, field.name) for field in fields(default)}
+    return Retry(**{**policy, **set_options})
 
 
 def split_retry(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(the other options, what is told of retries). Each part of a retry policy is an option of its
-    own, or they stand together in `retry`; a whole policy, or None, stays there."""
+    """(other options, retry options).
+
+    A retry policy is given by single options, or as a mapping in `retry`. A whole policy, or None,
+    stays in `retry`."""
     others = {name: value for name, value in options.items() if name not in RETRY_OPTIONS}
-    told = {name: value for name, value in options.items() if name in RETRY_OPTIONS}
+    retry = {name: value for name, value in options.items() if name in RETRY_OPTIONS}
     if not isinstance(others.get("retry"), Mapping):
-        if told and others.get("retry") is not None:
-            raise Invalid(f"retry is a whole policy; say {', '.join(told)} in it")
-        return others, told
+        if retry and others.get("retry") is not None:
+            raise Invalid(f"retry is a whole policy; say {', '.join(retry)} in it")
+        return others, retry
     for name, value in others.pop("retry").items():
         option = "retry_jitter" if name == "jitter" else name
         if option not in RETRY_OPTIONS:
             close = get_close_matches(str(name), (*RETRY_OPTIONS, "jitter"), n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(RETRY_OPTIONS)}"
             raise Invalid(f"retry {name!r} is unknown; {hint}")
-        if option in told:
-            raise Invalid(f"{option} is told twice, also in retry; tell it once")
-        told[option] = value
-    return others, told
+        if option in retry:
+            raise Invalid(f"{option} is set twice, also in retry; set it once")
+        retry[option] = value
+    return others, retry
 
 
-def told_retry(told: Mapping[str, Any], of_job: Retry, before: Retry | None = None) -> Retry | None:
-    """The policy of a schedule: what is told, the rest as before, else as the job has it. A part
-    that is None is as the job has it, and all of them if no other is told."""
-    if all(value is None for value in told.values()):
+def retry_policy_of(
+    options: Mapping[str, Any], of_job: Retry, before: Retry | None = None
+) -> Retry | None:
+    """The retry policy of a schedule: the options that are set, else as before, else as the job's.
+
+    An option that is None is as the job's. If all are None, the schedule has no own policy."""
+    if all(value is None for value in options.values()):
         return None
-    plain = {name: getattr(of_job, name.removeprefix("retry_")) for name in told}
-    given = {name: value for name, value in told.items() if value is not None}
-    return retry_of({**plain, **given}, before or of_job)
+    job_options = {name: getattr(of_job, name.removeprefix("retry_")) for name in options}
+    set_options = {name: value for name, value in options.items() if value is not None}
+    return retry_of({**job_options, **set_options}, before or of_job)
 
 
 def make_schedule(
@@ -105,30 +110,29 @@ def make_schedule(
     options: Mapping[str, Any],
     of_job: Retry | None = None,
 ) -> Schedule:
-    """A schedule from its options, refused by its own name. `of_job` is how its job is retried,
-    where that is known."""
+    """A schedule from its options; errors name it. `of_job` is the job's retry policy if known."""
     with named(f"schedule {name!r}"):
         refuse_unknown(options, {*SCHEDULE_OPTIONS, *RETRY_OPTIONS})
         others, retry = split_retry(options)
         kind, expr = kind_of(**timing)
         if retry:
-            others["retry"] = told_retry(retry, of_job or Retry())
+            others["retry"] = retry_policy_of(retry, of_job or Retry())
     return Schedule(name=name, job=job, kind=kind, expr=expr, **others)
 
 
 @cache
 def plain_schedule() -> Schedule:
-    """One that says nothing but when: what each option is then."""
+    """A schedule with the default of every option."""
     return Schedule(name="default", job="default", kind="every", expr="1m")
 
 
 def default_of(option: str, timezone: str) -> Any:
-    """What a schedule has that says nothing about it, where `timezone` is the zone of all."""
+    """The default of an option; `timezone` is the default zone."""
     return timezone if option == "timezone" else getattr(plain_schedule(), option)
 
 
 def without_effect(schedule: Schedule) -> list[str]:
-    """Options that are told, and that nothing asks for while the others are as they are."""
+    """Notes on options that have no effect together with the others."""
     notes = []
     if schedule.queue_max is not None and schedule.overlap != "queue":
         notes.append(
@@ -136,17 +140,17 @@ def without_effect(schedule: Schedule) -> list[str]:
             "wait under overlap = queue"
         )
     for option, kind in (("anchor", "every"), ("dst", "cron")):
-        told = getattr(schedule, option)
-        if schedule.kind != kind and told != getattr(plain_schedule(), option):
-            notes.append(f"{option} = {told} has no effect; it is for schedules by {kind}")
+        value = getattr(schedule, option)
+        if schedule.kind != kind and value != getattr(plain_schedule(), option):
+            notes.append(f"{option} = {value} has no effect; it is for schedules by {kind}")
     return notes
 
 
 def refuse_unknown(
-    told: Iterable[str], known: Collection[str], also: Collection[str] = frozenset()
+    names: Iterable[str], known: Collection[str], also: Collection[str] = frozenset()
 ) -> None:
-    """`also` are names that are known, and told elsewhere: those of the job beside a schedule's."""
-    for name in told:
+    """Invalid for an unknown option. `also` are known names that belong elsewhere, to the job."""
+    for name in names:
         if name not in known:
             raise Invalid(f"option {name!r} is unknown; {_hint(name, known, also)}")
 
@@ -167,7 +171,7 @@ def _hint(name: str, known: Collection[str], also: Collection[str]) -> str:
 
 @contextmanager
 def named(what: str) -> Iterator[None]:
-    """Say whose fault it is: a program defines many jobs and schedules."""
+    """Prefix errors with the name of the job or schedule: a program defines many of them."""
     try:
         yield
     except (Invalid, Unknown) as fault:

@@ -1,7 +1,6 @@
-"""What came of an attempt, and what that makes of its run.
+"""The outcome of an attempt, and the settlement of its run.
 
-`settle` is the one place that decides it: pure, so that the worker, the rescuer and the
-simulator all ask the same question and get the same answer.
+Only `settle` decides it. It is pure, so that worker, rescuer and simulator decide alike.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from rota.errors import Invalid
 from rota.model.limits import ERROR_LENGTH, REASON_LENGTH
 from rota.model.redact import redact_json, redact_text, shorten
 from rota.model.retry import Retry
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.secrets import NO_SECRETS, Secrets
 from rota.model.transitions import SUCCEEDED, TERMINAL, TRANSITIONS
 
 RUNNING = TRANSITIONS["running"]
-AT_ONCE = timedelta(0)  # made once: it takes as long as the rest of a settlement
+AT_ONCE = timedelta(0)  # a constant: creating it takes as long as the rest of a settlement
 
 # How an attempt can end. `snoozed` and `paused` are stored as `released`: neither is a failure.
 KINDS = (
@@ -29,14 +28,14 @@ KINDS = (
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of one attempt, as its executor tells it."""
+    """The end of one attempt, as its executor reports it."""
 
     kind: str
     error: str | None = None
     reason: str | None = None
     result: str | None = None
     after: timedelta | None = None
-    final: bool = False  # to try again would end the same way
+    final: bool = False  # a retry would end the same way
 
     def __post_init__(self) -> None:
         assert self.kind in KINDS, self.kind
@@ -44,12 +43,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"result {type(self.result).__name__} must be JSON text")
 
     @property
-    def tells(self) -> bool:
-        """False on the hot path: then there is nothing to look through."""
+    def has_text(self) -> bool:
+        """False on the hot path: then there is nothing to redact."""
         return not (self.error is None and self.reason is None and self.result is None)
 
-    def shown(self, secrets: Secrets = NO_SECRETS) -> Outcome:
-        """As it may be stored, because the views show what the rows hold: redacted, then cut."""
+    def redacted(self, secrets: Secrets = NO_SECRETS) -> Outcome:
+        """The outcome to store: redacted, then cut. The views show the rows as they are."""
         return msgspec.structs.replace(
             self,
             error=None if self.error is None else shorten(self.error, ERROR_LENGTH, secrets),
@@ -62,9 +61,9 @@ SUCCESS = Outcome(kind="succeeded")  # of a handler that returned nothing
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write when an attempt ends. Fenced by (seq, attempt): a late one changes nothing."""
+    """The changes when an attempt ends. Fenced by (seq, attempt): a late one changes nothing."""
 
-    run: Claimed
+    run: ClaimedRun
     outcome: Outcome
     state: str
     failures: int
@@ -73,7 +72,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     gives_back_slots: bool = False
     expired_only: bool = False
     ran_seconds: float | None = None
-    is_plain: bool = False  # the run row is all there is to write: the hot path
+    is_simple_success: bool = False  # only the run's row is written: the hot path
 
     @property
     def terminal(self) -> bool:
@@ -85,27 +84,30 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never_began(self) -> bool:
-        """True if it was given back, or ended, while it waited for a slot of its worker. Of a
-        lost one nobody knows."""
+        """True if it ended, or was released, while it waited for a thread of its worker.
+
+        False for a lost attempt, where it is unknown."""
         return self.ran_seconds is None and self.outcome.kind in ("released", "cancelled")
 
 
 def settle(
-    run: Claimed,
+    run: ClaimedRun,
     outcome: Outcome,
     *,
     retry: Retry,
     max_lost: int,
-    luck: float = 0.0,
+    random_value: float = 0.0,
     ran_seconds: float | None = None,
 ) -> Settlement:
-    """Decide what an outcome makes of its run. Cancel requests are honoured by storage, which
-    alone sees the latest one: it turns a state that is not terminal into cancelled."""
+    """Decide the next state of a run.
+
+    Storage applies cancel requests, because only it sees the latest one: it changes a state that is
+    not terminal to cancelled."""
     if outcome.kind == "succeeded":
         return succeed(run, outcome, ran_seconds)
     failures, lost, delay = run.failures, run.lost, AT_ONCE
-    if outcome.tells:
-        outcome = outcome.shown()  # also what did not come from a handler, such as a fault of ours
+    if outcome.has_text:
+        outcome = outcome.redacted()  # also for outcomes without a handler, such as our own errors
     match outcome.kind:
         case "cancelled":
             state = RUNNING["cancel"]
@@ -118,7 +120,7 @@ def settle(
                 delay = (
                     outcome.after
                     if outcome.after is not None
-                    else retry.delay_after(failures, luck)
+                    else retry.delay_after(failures, random_value)
                 )
         case "lost":
             lost += 1
@@ -143,8 +145,8 @@ def settle(
     )
 
 
-def succeed(run: Claimed, outcome: Outcome, ran_seconds: float | None) -> Settlement:
-    """What a success makes of its run, whatever its retries: the hot path."""
+def succeed(run: ClaimedRun, outcome: Outcome, ran_seconds: float | None) -> Settlement:
+    """The settlement of a success, which needs no retry policy: the hot path."""
     return Settlement(
         run=run,
         outcome=outcome,
@@ -153,7 +155,7 @@ def succeed(run: Claimed, outcome: Outcome, ran_seconds: float | None) -> Settle
         lost=run.lost,
         gives_back_slots=True,
         ran_seconds=ran_seconds,
-        is_plain=(
+        is_simple_success=(
             run.attempt == 1
             and run.schedule_id is None
             and run.overlap_key is None
@@ -163,19 +165,18 @@ def succeed(run: Claimed, outcome: Outcome, ran_seconds: float | None) -> Settle
 
 
 def error_line(text: str | None, limit: int = 100) -> str:
-    """The line of an error that names it, as it may be shown: redacted, and then cut."""
+    """The line that names an error, redacted and then cut."""
     return _cut(naming_line(redact_text(text or "")), limit)
 
 
 def error_text(text: str | None, limit: int = 2_000) -> str:
-    """All of an error, as it may be shown and as far as it fits; of a traceback only the line that
-    names it."""
+    """An error redacted and then cut; of a traceback only the line that names it."""
     whole = redact_text(text or "").strip()
     return _cut(naming_line(whole) if _is_traced(whole.splitlines()) else whole, limit)
 
 
 def naming_line(text: str) -> str:
-    """The line of an error that names it: the last one of a traceback, else the first."""
+    """The line that names an error: the last line of a traceback, else the first."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1 if _is_traced(lines) else 0].strip() if lines else ""
 

@@ -1,6 +1,6 @@
-"""Values as JSON and back, exactly: how two processes hand each other what SQL and nouns hold.
+"""Exact conversion of values to JSON and back, for messages between processes.
 
-What JSON has no word for is an object with one name, `$` and its kind: {"$decimal": "1.50"}.
+A type that JSON does not have is an object with one key, `$` and its kind: {"$decimal": "1.50"}.
 """
 
 from __future__ import annotations
@@ -43,23 +43,24 @@ _FROM_TEXT: dict[str, Callable[[Any], Any]] = {
 
 
 class Packing:
-    """`nouns` are classes with fields that both sides know; they pass by name, field by field.
-    `makers` makes one of its fields in another way than the class itself."""
+    """Packs values, also instances of `models`: dataclasses and structs that both sides know.
+
+    They pass by class name and fields. `makers` replace the constructor of a class."""
 
     def __init__(
         self,
-        nouns: Iterable[type] = (),
+        models: Iterable[type] = (),
         makers: Mapping[type, Callable[[dict[str, Any]], Any]] | None = None,
     ) -> None:
         self._fields: dict[type, tuple[str, tuple[str, ...]]] = {}
         self._makers: dict[str, Callable[[dict[str, Any]], Any]] = {}
-        for noun in nouns:
-            kind = f"{MARK}{noun.__name__}"
-            self._fields[noun] = (kind, _field_names(noun))
-            self._makers[kind] = (makers or {}).get(noun, _by_name(noun))
+        for model in models:
+            kind = f"{MARK}{model.__name__}"
+            self._fields[model] = (kind, _field_names(model))
+            self._makers[kind] = (makers or {}).get(model, _by_name(model))
 
     def pack(self, value: Any) -> Any:
-        """As JSON that `unpack` makes the same again."""
+        """JSON that `unpack` turns into an equal value."""
         match value:
             case None | bool() | str():
                 return value
@@ -99,32 +100,32 @@ class Packing:
                 return value
 
     def _unpack_kind(self, value: dict[str, Any]) -> Any:
-        """Invalid for anything that `pack` does not write: the other side may be anybody."""
+        """The value of a marked object; Invalid for anything that `pack` does not write."""
         try:
-            ((kind, told),) = value.items()
+            ((kind, packed),) = value.items()
             if kind == "$tuple":
-                return tuple(self.unpack(inner) for inner in told)
+                return tuple(self.unpack(inner) for inner in packed)
             if kind == "$dict":
-                return {_key(self.unpack(key)): self.unpack(inner) for key, inner in told}
+                return {_key(self.unpack(key)): self.unpack(inner) for key, inner in packed}
             if kind in self._makers:
-                return self._makers[kind]({name: self.unpack(told[name]) for name in told})
-            return _FROM_TEXT[kind](told)
+                return self._makers[kind]({name: self.unpack(packed[name]) for name in packed})
+            return _FROM_TEXT[kind](packed)
         except Invalid:
             raise
         except Exception as fault:
-            shown = ", ".join(str(name)[:40] for name in list(value)[:3])
+            keys = ", ".join(str(name)[:40] for name in list(value)[:3])
             raise Invalid(
-                f"{shown!r} is not what passes between processes ({type(fault).__name__})"
+                f"{keys!r} is not what passes between processes ({type(fault).__name__})"
             ) from None
 
 
-def _field_names(noun: type) -> tuple[str, ...]:
-    found = getattr(noun, "__dataclass_fields__", None) or noun.__struct_fields__  # type: ignore[attr-defined]
-    return tuple(found)
+def _field_names(model: type) -> tuple[str, ...]:
+    names = getattr(model, "__dataclass_fields__", None) or model.__struct_fields__  # type: ignore[attr-defined]
+    return tuple(names)
 
 
-def _by_name(noun: type) -> Callable[[dict[str, Any]], Any]:
-    return lambda fields: noun(**fields)
+def _by_name(model: type) -> Callable[[dict[str, Any]], Any]:
+    return lambda fields: model(**fields)
 
 
 def _key(value: Any) -> Any:

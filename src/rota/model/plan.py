@@ -1,7 +1,7 @@
-"""Plan a fire: which occurrences of a due schedule become runs, and where the cursor goes.
+"""Plan a fire: the occurrences of a due schedule that become runs, and the next cursor.
 
-Pure and outside the transaction; whether a run starts, waits or is skipped because another one
-is still running is decided inside it, from slots and held rows.
+Pure, and made outside the transaction. Overlap is decided inside it, from slots and held rows:
+whether a run starts, waits or is skipped because another one is still running.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rota.model.schedule import WAITING_FOR_RUN, Calendar, Schedule
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """An occurrence that becomes a run, unless overlap says otherwise."""
+    """An occurrence that becomes a run, unless overlap forbids it."""
 
     occurrence: datetime
     run_id: str
@@ -28,8 +28,8 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None = None
 
 
-class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """Neighbouring occurrences that make no run; `count` None = more than we count here."""
+class OccurrenceRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Neighbouring occurrences without a run; `count` None: more than MISSED_COUNT."""
 
     first: datetime
     last: datetime
@@ -39,25 +39,24 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`cursor` is what the schedule's row must still say for any of this to happen, and it must
-    not have been edited."""
+    """The fire of one schedule. It applies only if the row still has this cursor and revision."""
 
     schedule: Schedule
     cursor: datetime
     next_fire_at: datetime | None
     runs: tuple[PlannedRun, ...] = ()
-    stretches: tuple[Stretch, ...] = ()
+    ranges: tuple[OccurrenceRange, ...] = ()
     broken: str | None = None
 
     @property
-    def kin(self) -> tuple[Any, ...] | None:
-        """Equal for plans of which one stands for all: one run on time, and another one to come."""
-        plain = len(self.runs) == 1 and not self.stretches and self.next_fire_at is not None
-        return self.schedule.kin if plain else None
+    def plan_key(self) -> tuple[Any, ...] | None:
+        """Equal for plans that differ in their schedule only: one run, on time, and a next fire."""
+        plain = len(self.runs) == 1 and not self.ranges and self.next_fire_at is not None
+        return self.schedule.plan_key if plain else None
 
 
 def plan_fire(schedule: Schedule, now: datetime, room: int | None = None) -> FirePlan:
-    """What a tick at `now` makes of a due schedule; `room` is how many runs it may still make."""
+    """The plan of a due schedule at `now`; `room` is the number of runs it may make at most."""
     cursor = schedule.next_fire_at
     assert cursor is not None
     assert cursor <= now
@@ -72,14 +71,16 @@ def plan_fire(schedule: Schedule, now: datetime, room: int | None = None) -> Fir
             return _plan_one(schedule, now)
 
 
-def plan_resume(schedule: Schedule, now: datetime) -> tuple[datetime | None, Stretch | None]:
-    """Where the cursor goes when fires begin again, and what was missed until then."""
+def plan_resume(
+    schedule: Schedule, now: datetime
+) -> tuple[datetime | None, OccurrenceRange | None]:
+    """The next cursor when fires begin again, and the occurrences missed until then."""
     cursor = schedule.next_fire_at
     if cursor is None or cursor > now:
         return cursor, None
     late = _between(schedule, cursor, now)
     more = 0 if late is None else late.count
-    missed = Stretch(
+    missed = OccurrenceRange(
         first=cursor,
         last=cursor if late is None else late.last,
         count=None if more is None else more + 1,
@@ -90,29 +91,29 @@ def plan_resume(schedule: Schedule, now: datetime) -> tuple[datetime | None, Str
 
 
 def _plan_one(schedule: Schedule, now: datetime) -> FirePlan:
-    """The cursor's occurrence fires once; the ones after it up to now are coalesced into it."""
+    """Fire the cursor's occurrence once; later ones up to now are coalesced into it."""
     cursor = _cursor(schedule)
     late = _between(schedule, cursor, now)
-    stretches = () if late is None else (_stretch(late, "coalesced", "caught up by one run"),)
+    ranges = () if late is None else (_range(late, "coalesced", "caught up by one run"),)
     missed = 1 if late is None else 1 + (late.count if late.count is not None else MISSED_COUNT)
-    return _plan(schedule, (cursor,), stretches, schedule.next_after(now), missed)
+    return _plan(schedule, (cursor,), ranges, schedule.next_after(now), missed)
 
 
 def _plan_all(schedule: Schedule, now: datetime, room: int | None) -> FirePlan:
-    """Every occurrence fires, oldest first, a bounded number in one tick."""
+    """Fire every occurrence, oldest first, a bounded number per tick."""
     due, following = _walk(schedule, _cursor(schedule), now, room)
     return _plan(schedule, due, (), following)
 
 
 def _plan_none(schedule: Schedule, now: datetime, room: int | None) -> FirePlan:
-    """Only what is within the grace fires; everything older is missed."""
+    """Fire the occurrences within misfire_grace; older ones are missed."""
     cursor, oldest = _cursor(schedule), now - schedule.misfire_grace
     if cursor >= oldest:
         return _plan_all(schedule, now, room)
     begin = schedule.next_after(oldest - timedelta(microseconds=1))
     late = _between(schedule, cursor, oldest - timedelta(microseconds=1))
     more = 0 if late is None else late.count
-    missed = Stretch(
+    missed = OccurrenceRange(
         first=cursor,
         last=cursor if late is None else late.last,
         count=None if more is None else more + 1,
@@ -145,7 +146,7 @@ def _walk(
 def _plan(
     schedule: Schedule,
     due: tuple[datetime, ...],
-    stretches: tuple[Stretch, ...],
+    ranges: tuple[OccurrenceRange, ...],
     following: datetime | None,
     missed: int = 1,
 ) -> FirePlan:
@@ -158,7 +159,7 @@ def _plan(
         cursor=cursor,
         next_fire_at=following,
         runs=tuple(_planned(schedule, occurrence, missed) for occurrence in due),
-        stretches=stretches,
+        ranges=ranges,
     )
 
 
@@ -203,8 +204,8 @@ def _count(calendar: Calendar, after: datetime, until: datetime) -> _Late | None
     return _Late(first, last, count) if count and first and last else None
 
 
-def count_stretch(schedule: Schedule, first: datetime, last: datetime) -> int:
-    """How many occurrences lie from `first` to `last`, however many: never inside fire."""
+def count_range(schedule: Schedule, first: datetime, last: datetime) -> int:
+    """The number of occurrences from `first` to `last`, without a bound: too slow for a fire."""
     calendar = schedule.calendar
     if calendar.cron is not None:
         return 1 + calendar.cron.count(first, last, calendar.zone, calendar.dst)
@@ -212,7 +213,7 @@ def count_stretch(schedule: Schedule, first: datetime, last: datetime) -> int:
 
 
 def _last_up_to(calendar: Calendar, known: datetime, until: datetime) -> datetime:
-    """The last occurrence up to `until`, found by halving from a known earlier one."""
+    """The last occurrence up to `until`, by bisection from a known earlier one."""
     low, high = known, until
     while high - low > timedelta(seconds=1):
         middle = low + (high - low) / 2
@@ -221,12 +222,12 @@ def _last_up_to(calendar: Calendar, known: datetime, until: datetime) -> datetim
             low = following
         else:
             high = middle
-    # The one at `high` itself is not after any middle.
+    # An occurrence at `high` itself is not after any middle.
     following = calendar.next_after(low, None)
     return following if following is not None and following <= until else low
 
 
-def _stretch(late: _Late, outcome: str, reason: str) -> Stretch:
-    return Stretch(
+def _range(late: _Late, outcome: str, reason: str) -> OccurrenceRange:
+    return OccurrenceRange(
         first=late.first, last=late.last, count=late.count, outcome=outcome, reason=reason
     )

@@ -1,4 +1,4 @@
-"""The values a policy may take, their aliases, and the defaults by where a definition came from."""
+"""The values of policies, their aliases, and the defaults by the source of a definition."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ DST: Final = {"vixie": "vixie", "literal": "literal", "skip_once": "skip_once"}
 ANCHOR: Final = {"rate": "rate", "delay": "delay"}
 ISOLATION: Final = {"thread": "thread", "process": "process"}
 
-# Where a definition came from decides what it gets when it says nothing.
+# Sources of definitions: the defaults depend on them.
 SQL_FILE, PYTHON, API = "sql_file", "python", "api"
 DEFAULT_OVERLAP: Final = {SQL_FILE: "queue", PYTHON: "skip", API: "wait"}
 DEFAULT_RETRY: Final = {SQL_FILE: ONCE, PYTHON: Retry(), API: Retry()}
 
 
 def choose(value: object, allowed: Mapping[str, str], field: str) -> str:
-    """The policy's own name for `value`, in any case and by any alias."""
+    """The canonical value, from any letter case and alias."""
     if isinstance(value, str) and value.lower() in allowed:
         return allowed[value.lower()]
     close = get_close_matches(str(value).lower(), allowed, n=1)
@@ -47,7 +47,7 @@ def choose(value: object, allowed: Mapping[str, str], field: str) -> str:
 
 
 def decide_overlap(overlap: str, *, free: bool, held: int, queue_max: int | None) -> str:
-    """What becomes of an occurrence: start, hold, merge, skip or drop.
+    """The decision about an occurrence: start, hold, merge, skip or drop.
 
     `held` counts runs that wait for the same key. A run that can start now is always accepted.
     """

@@ -1,4 +1,4 @@
-"""Nouns as dictionaries with stable keys: what every surface shows of them."""
+"""Dictionaries with stable keys, as every surface shows runs, schedules and jobs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from rota.model.run import Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 
 _JSON_TEXT = ("args", "result", "progress", "backoff")
-# How a run finds its slots is storage's own affair.
+# Internal to storage: how a run finds its slots.
 _INTERNAL = ("wanted_key",)
 
 
 def run_record(run: Run) -> dict[str, Any]:
-    """Every column people may see; JSON texts are decoded."""
-    told = {one.name: getattr(run, one.name) for one in fields(run) if one.name not in _INTERNAL}
+    """The public columns of a run; JSON texts are decoded."""
+    record = {
+        field.name: getattr(run, field.name) for field in fields(run) if field.name not in _INTERNAL
+    }
     for name in _JSON_TEXT:
-        told[name] = decoded(told[name])
-    return told
+        record[name] = decoded(record[name])
+    return record
 
 
 def schedule_record(schedule: Schedule) -> dict[str, Any]:
     """The definition, the operator's bits and the cursor.
 
-    `next_fire_at` is null when nothing is planned: finished, or counted from the end of a run
-    that is still on its way. `edits` is what is not as its code or file says, with what they say.
+    `next_fire_at` is null when no fire is planned: the schedule is finished, or waits for the end
+    of its run. `edits` are the options that operators changed, with their values in code or file.
     """
     waits = schedule.next_fire_at is not None and schedule.next_fire_at >= WAITING_FOR_RUN
     return {
@@ -46,24 +48,26 @@ def schedule_record(schedule: Schedule) -> dict[str, Any]:
         "created_at": schedule.created_at,
         "state": schedule.state,
         "error": schedule.error and redact_text(schedule.error),
-        "edits": redact(schedule.edits()),
+        "edits": redact(schedule.operator_changes()),
     }
 
 
 def edits_note(schedule: Schedule) -> str | None:
-    """That a schedule is not as its code or file says, what they say, and how it gets back."""
-    edits = redact(schedule.edits())
-    if not edits:
+    """A note that operators changed a schedule, with the values in its code or file."""
+    changes = redact(schedule.operator_changes())
+    if not changes:
         return None
-    said = ", ".join(f"{name} = {json.dumps(value)}" for name, value in edits.items())
+    registered_values = ", ".join(
+        f"{name} = {json.dumps(value)}" for name, value in changes.items()
+    )
     return (
-        f"since it was registered: its code or file says {said}. It stays as it is until that "
-        "changes; set the same here to undo the edit"
+        f"since it was registered: its code or file says {registered_values}. It stays as it is "
+        "until that changes; set the same here to undo the edit"
     )
 
 
 def job_record(job: Job) -> dict[str, Any]:
-    """What it is and its policies; not its body."""
+    """A job with its policies, without its body."""
     return {
         "name": job.name,
         "executor": job.executor,
@@ -88,7 +92,7 @@ def change_record(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def dropped_in_words(row: Mapping[str, Any]) -> str:
-    """The change by which a schedule was dropped: when, by whom and why."""
+    """A sentence about the drop of a schedule: when, by which user and why."""
     reason = f": {row['reason']}" if row["reason"] else ""
     at = row["at"].isoformat(timespec="seconds")
     return f"schedule {row['name']!r} was dropped by {row['by']} at {at}{reason}"

@@ -1,4 +1,4 @@
-"""An answer in rows and columns: what a statement gives, on every surface."""
+"""The result of a statement in rows and columns, on every surface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSTANT, JSON = "timestamp", "json"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type` is one of the words above, or the database's own where none of them fits."""
+    """`type` is one of the constants above, or the database's own type if none of them fits."""
 
     name: str
     type: str = TEXT
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """`more`: there were more rows than anybody may ask for at once."""
+    """`more`: there were more rows than the limit of one result."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...] = ()
@@ -34,7 +34,7 @@ class Result:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for each column; one that comes twice is numbered."""
+        """A unique name for each column; repeated names are numbered."""
         seen: dict[str, int] = {}
         names = []
         for column in self.columns:
@@ -46,12 +46,12 @@ class Result:
         return [dict(zip(self.names, row, strict=True)) for row in self.rows]
 
 
-def shown_rows(rows: Iterable[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
-    """Rows of a database as people may see them: plain values, without passwords."""
-    return tuple(tuple(map(_shown, row)) for row in rows)
+def displayable_rows(rows: Iterable[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+    """Database rows as plain values, redacted, to be shown."""
+    return tuple(tuple(map(_displayable, row)) for row in rows)
 
 
-def _shown(value: Any) -> Any:
+def _displayable(value: Any) -> Any:
     match value:
         case None | bool() | timedelta():
             return value
@@ -70,8 +70,8 @@ def _shown(value: Any) -> Any:
         case bytes() | bytearray() | memoryview():
             return shorten(bytes(value).hex(), SELECT_CELL_LENGTH)
         case list() | tuple():
-            return [_shown(inner) for inner in value]
+            return [_displayable(inner) for inner in value]
         case dict():
-            return {str(name): _shown(inner) for name, inner in redact(value).items()}
+            return {str(name): _displayable(inner) for name, inner in redact(value).items()}
         case _:
             return shorten(str(value), SELECT_CELL_LENGTH)

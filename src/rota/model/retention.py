@@ -18,7 +18,7 @@ RETENTION: Mapping[str, timedelta] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long ended runs stay; a run also stays while it is among its job's last ones."""
+    """How long ended runs stay. The last `keep_last` runs of each job stay longer."""
 
     ages: Mapping[str, timedelta] = field(default_factory=lambda: RETENTION)
     keep_last: int = 50

@@ -32,11 +32,11 @@ class Retry:
         for field in ("delay", "max_delay", "jitter"):
             object.__setattr__(self, field, parse_duration(getattr(self, field), field, zero=True))
         if self.delay > self.max_delay:
-            longest, wanted = format_duration(self.max_delay), format_duration(self.delay)
-            raise Invalid(f"delay {wanted} is longer than max_delay {longest}; raise max_delay")
+            longest, delay = format_duration(self.max_delay), format_duration(self.delay)
+            raise Invalid(f"delay {delay} is longer than max_delay {longest}; raise max_delay")
 
-    def delay_after(self, failures: int, luck: float) -> timedelta:
-        """The wait after the nth failure. `luck` in [0, 1) spreads it over the jitter."""
+    def delay_after(self, failures: int, random_value: float) -> timedelta:
+        """The wait after the nth failure. `random_value` in [0, 1) is the added part of jitter."""
         match self.backoff:
             case "none":
                 wait = timedelta(0)
@@ -46,7 +46,7 @@ class Retry:
                 wait = self._times(2 ** (failures - 1))
             case _:
                 wait = self._times(failures**2)
-        return wait + self.jitter * luck
+        return wait + self.jitter * random_value
 
     def _times(self, factor: int) -> timedelta:
         # Not min(product, max_delay): the product may be past what a timedelta can hold.
@@ -66,7 +66,7 @@ class Retry:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, object]) -> Retry:
-        known = [one.name for one in fields(cls)]
+        known = [field.name for field in fields(cls)]
         for name in stored:
             if name not in known:
                 close = get_close_matches(str(name), known, n=1)

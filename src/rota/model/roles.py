@@ -1,4 +1,4 @@
-"""What somebody may do: look, operate, or administer. Each role may do what the ones before may."""
+"""Roles: viewer, operator and admin. Each role includes the ones before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROLES = (VIEWER, OPERATOR, ADMIN)
 
 
 def covers(role: str | None, needed: str) -> bool:
-    """True if `role` may do what `needed` may; None is nobody."""
+    """True if `role` includes `needed`; None is no role."""
     return role in ROLES and ROLES.index(role) >= ROLES.index(needed)
 
 

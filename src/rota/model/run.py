@@ -13,59 +13,59 @@ import msgspec
 
 from rota.model.duration import micros
 
-# Namespace of ids that come from an occurrence. It must never change: the same occurrence
-# gives the same id in every process and every version.
+# Namespace of ids that derive from an occurrence. It must never change: an occurrence has the
+# same id in every process and every version.
 OCCURRENCES = uuid.UUID("6f0d1f3e-2b1a-5c57-9d0e-7f1d9a0c4b52")
 
-_OCCURRENCES = sha1(OCCURRENCES.bytes, usedforsecurity=False)  # each id goes on from here
+_OCCURRENCES = sha1(OCCURRENCES.bytes, usedforsecurity=False)  # hashed prefix of all ids
 _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 RUN_ID = str(uuid.UUID(int=0))  # the shape of an id
 
 
 def occurrence_id(schedule_id: int, occurrence: datetime) -> str:
-    """The id of the run that stands for an occurrence."""
+    """The id of the run of an occurrence."""
     return occurrence_ids([schedule_id], occurrence)[0]
 
 
 def occurrence_ids(schedule_ids: Iterable[int], occurrence: datetime) -> list[str]:
-    """The same for many schedules whose occurrence is at one instant."""
-    # What uuid.uuid5 does, without its object in between: a herd makes thousands at once.
+    """The ids of the runs of many schedules at the same instant."""
+    # As uuid.uuid5, without an object for each: one fire may need thousands of ids.
     instant = micros(occurrence)
     ids = []
     for schedule_id in schedule_ids:
-        told = _OCCURRENCES.copy()
-        told.update(b"%d|%d" % (schedule_id, instant))
-        text = told.hexdigest()
+        digest = _OCCURRENCES.copy()
+        digest.update(b"%d|%d" % (schedule_id, instant))
+        text = digest.hexdigest()
         variant = _VARIANTS[text[16]]
         ids.append(f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}")
     return ids
 
 
 def begins_run_id(text: str) -> bool:
-    """True if an id can begin like this, or is it."""
+    """True if a run id can begin with this text."""
     return len(text) <= len(RUN_ID) and all(
-        (told == "-") == (place == "-") and told in "0123456789abcdef-"
-        for told, place in zip(text, RUN_ID, strict=False)
+        (letter == "-") == (expected == "-") and letter in "0123456789abcdef-"
+        for letter, expected in zip(text, RUN_ID, strict=False)
     )
 
 
 def slot_keys(overlap_key: str | None, concurrency_key: str | None) -> tuple[str, ...]:
-    """The slots a run needs, in the order it takes them.
+    """The slots a run needs, in the order of acquisition.
 
-    Overlap comes first: while a run waits for its concurrency slot it is the head of its own
-    line anyway, so nothing is wasted, and one global order means no two runs wait for each other.
+    Overlap comes first: a run that waits for its concurrency slot is the first of its overlap line
+    anyway. The same order for all runs means that no two runs wait for each other.
     """
     overlap = () if overlap_key is None else (f"o/{overlap_key}",)
     concurrency = () if concurrency_key is None else (f"c/{concurrency_key}",)
     return overlap + concurrency
 
 
-# Structs, not dataclasses, where one is made for each run that passes: they are made in C.
+# Structs instead of dataclasses where an object is made per run: msgspec creates them in C.
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run about to be inserted. `delay` or `due_at` (never both) put it into the future."""
+    """A run to insert. `delay` or `due_at` (never both) set a future due time."""
 
     id: str
     job: str
@@ -96,9 +96,10 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
         return slot_keys(self.overlap_key, self.concurrency_key)[0]
 
 
-class Alike(Sequence[NewRun]):
-    """Runs that differ in their id and arguments alone, and have no idempotency key: stored from
-    what they share, without making each of them."""
+class BulkRuns(Sequence[NewRun]):
+    """Runs that differ only in id and arguments, without an idempotency key.
+
+    They are inserted from one template, without an object for each run."""
 
     def __init__(self, template: NewRun, ids: Sequence[str], args: Sequence[str]) -> None:
         assert template.key is None
@@ -108,24 +109,24 @@ class Alike(Sequence[NewRun]):
         return len(self.ids)
 
     @overload
-    def __getitem__(self, place: int) -> NewRun: ...
+    def __getitem__(self, index: int) -> NewRun: ...
     @overload
-    def __getitem__(self, place: slice) -> Alike: ...
-    def __getitem__(self, place: int | slice) -> NewRun | Alike:
-        if isinstance(place, slice):
-            return Alike(self.template, self.ids[place], self.args[place])
-        return msgspec.structs.replace(self.template, id=self.ids[place], args=self.args[place])
+    def __getitem__(self, index: slice) -> BulkRuns: ...
+    def __getitem__(self, index: int | slice) -> NewRun | BulkRuns:
+        if isinstance(index, slice):
+            return BulkRuns(self.template, self.ids[index], self.args[index])
+        return msgspec.structs.replace(self.template, id=self.ids[index], args=self.args[index])
 
 
 class Enqueued(msgspec.Struct, frozen=True):
-    """The answer to an enqueue. `created` is false when the key named an earlier run."""
+    """The result of an enqueue. `created` is false when the key named an earlier run."""
 
     id: str
     created: bool
 
 
-class Claimed(msgspec.Struct, frozen=True):
-    """A run in the hands of a worker: what execution and settlement need, nothing more."""
+class ClaimedRun(msgspec.Struct, frozen=True):
+    """A run claimed by a worker: the columns that execution and settlement need."""
 
     seq: int
     id: str
@@ -156,7 +157,7 @@ class Claimed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as people see it. Arguments are redacted before they leave control."""
+    """A run with all its public columns. Arguments are redacted before they leave control."""
 
     seq: int
     id: str

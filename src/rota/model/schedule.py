@@ -81,7 +81,7 @@ class Schedule:
     created_at: datetime | None = None
     state: str | None = None
     error: str | None = None
-    registered: str | None = None  # what code or a file said last, as `registration` tells it
+    registered: str | None = None  # the definition in code or file, by `registration()`
     revision: int = 0  # counts its edits
 
     def __post_init__(self) -> None:
@@ -126,19 +126,19 @@ class Schedule:
         object.__setattr__(self, name, value)
 
     @classmethod
-    def broken(cls, fields: Mapping[str, Any], error: str) -> Schedule:
-        """What a row says that no schedule may say; nothing is checked, and it never fires."""
+    def from_unreadable_row(cls, fields: Mapping[str, Any], error: str) -> Schedule:
+        """A schedule from a row that does not pass the checks; it never fires."""
         made = object.__new__(cls)
         for name in cls.__dataclass_fields__:
             object.__setattr__(made, name, fields[name])
         object.__setattr__(made, "error", error)
         return made
 
-    def like(self, **own: Any) -> Schedule:
-        """This one with other values that no check depends on: a copy, unchecked."""
-        made = object.__new__(Schedule)
-        made.__dict__.update(self.__dict__, **own)
-        return made
+    def copy_unchecked(self, **values: Any) -> Schedule:
+        """A copy with other values, without checks: no check may depend on these values."""
+        copy = object.__new__(Schedule)
+        copy.__dict__.update(self.__dict__, **values)
+        return copy
 
     @cached_property
     def calendar(self) -> Calendar:
@@ -146,7 +146,7 @@ class Schedule:
 
     @property
     def status(self) -> str:
-        """One word for whether it fires."""
+        """ACTIVE, PAUSED, DISABLED, FINISHED or BROKEN."""
         if self.error is not None:
             return "BROKEN"
         if not self.enabled:
@@ -166,11 +166,10 @@ class Schedule:
         return self.kind == "every" and self.anchor == "delay"
 
     @property
-    def kin(self) -> tuple[Any, ...] | None:
-        """Equal for schedules of which one plan says what becomes of all; None where it depends
-        on the schedule itself."""
-        own = self.overlap_key is not None or self.spread or self.jitter or self.delays
-        return None if own else _kin(self)
+    def plan_key(self) -> tuple[Any, ...] | None:
+        """Equal for schedules that can share one plan; None if the plan depends on the schedule."""
+        is_individual = self.overlap_key is not None or self.spread or self.jitter or self.delays
+        return None if is_individual else _plan_key(self)
 
     def next_after(self, after: datetime) -> datetime | None:
         """The first occurrence after `after`, inside starts_at and ends_at."""
@@ -180,7 +179,7 @@ class Schedule:
         return self._before_end(following)
 
     def first_fire(self, now: datetime) -> datetime | None:
-        """Where the cursor of a new schedule stands."""
+        """The first cursor of a new schedule."""
         if self.kind == "once":
             return self.calendar.instant
         if self.first_run is not None:
@@ -196,43 +195,49 @@ class Schedule:
         return None if late else moment
 
     def offset(self, run_id: str) -> timedelta:
-        """Spread and jitter of one run: stable, so that a repeated plan is the same plan."""
+        """Spread and jitter of one run: derived from its id, so that a repeated plan is equal."""
         if not self.spread and not self.jitter:
             return _NOTHING
         return self.spread * _fraction(self.name) + self.jitter * _fraction(run_id)
 
     def definition(self) -> dict[str, Any]:
-        """Everything the owner wrote and nothing the operator or the clock did, as JSON."""
-        return {name: _told(getattr(self, name)) for name in DEFINITION}
+        """The owner's options as JSON, without the operator's bits and the cursor."""
+        return {name: _to_json(getattr(self, name)) for name in DEFINITION}
 
     def timing(self) -> dict[str, Any]:
         """The part of the definition that the cursor depends on."""
-        return {name: _told(getattr(self, name)) for name in TIMING}
+        return {name: _to_json(getattr(self, name)) for name in TIMING}
 
     def registration(self) -> str:
-        """The definition as it is kept beside the row: only what is not as it would be without
-        saying so, so that an option which a later version brings makes no difference."""
-        told = self.definition()
-        said = {name: told[name] for name in _SAID if told[name] != _defaults().get(name, _NONE)}
-        return json.dumps(said, sort_keys=True, separators=(",", ":"))
+        """The definition as stored in the row: only options that differ from their defaults.
+
+        So an option that a later version adds makes no difference."""
+        definition = self.definition()
+        options = {
+            name: definition[name]
+            for name in _OPTIONS
+            if definition[name] != _defaults().get(name, _NONE)
+        }
+        return json.dumps(options, sort_keys=True, separators=(",", ":"))
 
     def as_registered(self) -> Schedule:
-        """This one, as code or a file says it."""
-        return self.like(registered=self.registration())
+        """A copy with its own definition as the registered one."""
+        return self.copy_unchecked(registered=self.registration())
 
-    def edits(self) -> dict[str, Any]:
-        """What is not as code or its file says, by name, with what they say; empty if nothing is,
-        or if nothing is registered."""
+    def operator_changes(self) -> dict[str, Any]:
+        """The options that operators changed, with their values in code or file; often empty."""
         if self.registered is None:
             return {}
-        said, told = {**_defaults(), **_read(self.registered)}, self.definition()
-        return {name: said.get(name) for name in _SAID if said.get(name) != told[name]}
+        registered, current = {**_defaults(), **_read(self.registered)}, self.definition()
+        return {
+            name: registered.get(name) for name in _OPTIONS if registered.get(name) != current[name]
+        }
 
     @property
     def version(self) -> str:
-        """Changes with the definition: who edits can say which one was read."""
-        told = json.dumps(self.definition(), sort_keys=True, default=str)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        """A hash of the definition, so that an edit can name the version it is based on."""
+        definition = json.dumps(self.definition(), sort_keys=True, default=str)
+        return hashlib.sha256(definition.encode()).hexdigest()[:16]
 
     def described(self) -> str:
         return f"{self.kind} {self.expr}" + (f" {self.timezone}" if self.kind == "cron" else "")
@@ -244,14 +249,14 @@ DEFINITION = (
     "catch_up", "catch_up_limit", "misfire_grace", "jitter", "spread", "args", "priority",
     "retry", "owner", "enabled",
 )  # fmt: skip
-# What a plan and the row of its run are made of, but for id, name and args; and what else a row
-# must say rightly, so that who is equal to a good one is good.
-KIN = (
+# The fields that a plan and the row of its run depend on, except id, name and args; and the other
+# fields that are checked, so that a row equal to a valid one is valid.
+PLAN_KEY_FIELDS = (
     "job", *TIMING, "overlap", "queue_max", "on_error", "pause_after", "catch_up",
     "catch_up_limit", "misfire_grace", "priority", "retry", "next_fire_at", "revision",
 )  # fmt: skip
-_kin = attrgetter(*KIN)
-_SAID = DEFINITION[1:]  # all but the name, which is how it is found
+_plan_key = attrgetter(*PLAN_KEY_FIELDS)
+_OPTIONS = DEFINITION[1:]  # all but the name, which identifies it
 _CHOICES = {
     "dst": DST, "anchor": ANCHOR, "overlap": OVERLAP, "on_error": ON_ERROR, "catch_up": CATCH_UP,
 }  # fmt: skip
@@ -259,8 +264,9 @@ _CHOICES = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calendar:
-    """The parsed expression. Shared by all schedules that say the same, and told apart by being
-    another one: what is remembered for it is found without looking at its fields."""
+    """The parsed expression, shared by all schedules with the same text.
+
+    Interned and compared by identity, so that cache lookups do not hash its fields."""
 
     kind: str
     cron: Cron | None = None
@@ -287,7 +293,7 @@ class Calendar:
 def _calendar(kind: str, expr: str, timezone: str, dst: str) -> Calendar:
     match kind:
         case "cron":
-            from rota.model.cron import Cron  # a command that lists runs does without
+            from rota.model.cron import Cron  # imported late: most commands need no cron
 
             cron, zone = Cron.parse(expr), parse_zone(timezone)
             if cron.next_after(_BEGINNING, zone, dst) is None:
@@ -301,7 +307,7 @@ def _calendar(kind: str, expr: str, timezone: str, dst: str) -> Calendar:
 
 @lru_cache(maxsize=50_000)
 def _cron_next(calendar: Calendar, after: datetime) -> datetime | None:
-    # Most schedules share expression and zone: one herd at midnight is one computation.
+    # Most schedules share expression and zone: many that fire at midnight are one computation.
     assert calendar.cron is not None
     return calendar.cron.next_after(after, calendar.zone, calendar.dst)
 
@@ -315,15 +321,15 @@ _NONE = object()
 
 @cache
 def _defaults() -> dict[str, Any]:
-    """What a definition says that says nothing; what has to be said is not here."""
+    """The default of each option that has one."""
     plain = Schedule(name="-", job="-", kind="every", expr="1s").definition()
-    return {name: plain[name] for name in _SAID if name not in ("job", "kind", "expr")}
+    return {name: plain[name] for name in _OPTIONS if name not in ("job", "kind", "expr")}
 
 
 def _read(registered: str) -> dict[str, Any]:
     try:
         return dict(json.loads(registered))
-    except (TypeError, ValueError):  # somebody wrote to the column: then all of it differs
+    except (TypeError, ValueError):  # the column was edited by hand: then every option differs
         return {}
 
 
@@ -331,7 +337,7 @@ def _fraction(text: str) -> float:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48
 
 
-def _told(value: object) -> Any:
+def _to_json(value: object) -> Any:
     match value:
         case timedelta():
             return format_duration(value)
@@ -350,7 +356,7 @@ def edited(old: Schedule, new: Schedule, now: datetime) -> Schedule:
 
     The cursor is recomputed only if the timing changed, and never into the past.
     """
-    kept = replace(
+    merged = replace(
         new,
         id=old.id, created_at=old.created_at, last_fired_at=old.last_fired_at,
         paused=old.paused, paused_by=old.paused_by, paused_at=old.paused_at,
@@ -358,10 +364,10 @@ def edited(old: Schedule, new: Schedule, now: datetime) -> Schedule:
         error=old.error,
     )  # fmt: skip
     if old.timing() == new.timing() and old.error is None:
-        return kept
-    # What was wrong with the old timing is over.
+        return merged
+    # The new timing replaces one that was broken.
     begin = replace(
-        kept, next_fire_at=None, state=old.state if old.error is None else None, error=None
+        merged, next_fire_at=None, state=old.state if old.error is None else None, error=None
     )
     cursor = begin.first_fire(now)
     if cursor is not None and cursor <= now:

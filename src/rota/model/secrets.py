@@ -1,8 +1,8 @@
-"""Secrets by their value: found in any text, in whatever form they were written into it.
+"""Find secrets by value in any text, also in encoded forms.
 
-A process knows the secrets of its environment and of its database URLs (`know`); an attempt knows
-those of its arguments. A value is looked for as it is, quoted for SQL, JSON, Python, HTML and URLs,
-in base64 at any place of a longer text, and in hexadecimal.
+A process registers the secrets of its environment and its database URLs (`know`); an attempt has
+those of its arguments. A value is searched as it is, quoted for SQL, JSON, Python, HTML and URLs,
+in base64 at any offset of a longer text, and in hexadecimal.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from rota.model.limits import KNOWN_SECRETS, SECRET_LENGTH
 
 HIDDEN = "[redacted]"
-SHORTEST_SECRET = 4  # shorter ones are part of too many words
+SHORTEST_SECRET = 4  # shorter values are part of too many words
 SHORTEST_ENCODED = 6
-SHORTEST_NUMBER = 6  # a timeout is not hidden because some TOKEN_TTL is the same number
+SHORTEST_NUMBER = 6  # so that a TOKEN_TTL of 600 does not hide every 600
 LONGEST_WORD = 12
 KEY_LINES = 200  # of a private key, which may be printed line by line
 KEY_LINE_LENGTH = 16
@@ -27,36 +27,38 @@ _NO_SECRET = frozenset({"true", "false", "none", "null", "default", HIDDEN})
 
 
 class Secrets:
-    """Values, in every form. `longest` bounds how far the half of one can reach."""
+    """A set of secret values in all their forms. `longest` is the length of the longest form."""
 
-    __slots__ = ("_forms", "_words", "longest", "shortest")
+    __slots__ = ("_forms", "_patterns", "longest", "shortest")
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         plain: set[str] = set()
-        words: set[str] = set()
+        whole_words: set[str] = set()
         for value in map(str.strip, values):
             if is_worth_hiding(value):
                 made = _forms(value)
-                # "postgres" is a password, and a part of many other words.
+                # "postgres" may be a password, and is a part of many other words.
                 if value.isalpha() and len(value) <= LONGEST_WORD:
-                    words.add(value)
+                    whole_words.add(value)
                     made -= {value}
                 plain |= made
         self._forms = tuple(sorted(plain, key=len, reverse=True))
-        self._words = tuple(re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in words)
-        lengths = sorted(map(len, plain | words))
+        self._patterns = tuple(
+            re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in whole_words
+        )
+        lengths = sorted(map(len, plain | whole_words))
         self.shortest, self.longest = (lengths[0], lengths[-1]) if lengths else (0, 0)
 
     def __bool__(self) -> bool:
         return self.longest > 0
 
     def hide(self, text: str) -> str:
-        """The text without them. Most texts hold none, and cost a search for each."""
+        """The text with its secrets replaced."""
         if not self.longest or len(text) < self.shortest:
             return text
-        spans = [span for form in self._forms if form in text for span in _places(form, text)]
-        if self._words:
-            spans += [found.span() for word in self._words for found in word.finditer(text)]
+        spans = [span for form in self._forms if form in text for span in _spans_of(form, text)]
+        if self._patterns:
+            spans += [match.span() for word in self._patterns for match in word.finditer(text)]
         return _without(text, spans) if spans else text
 
 
@@ -75,20 +77,20 @@ class _Known:
     secrets: Secrets
 
 
-_known = _Known({}, NO_SECRETS)  # by this process, whichever run it concerns
+_known = _Known({}, NO_SECRETS)  # of this process, for all its runs
 
 
 def know(values: Iterable[str]) -> None:
-    """Hide these from now on, in everything this process stores or shows."""
+    """Hide these values from now on, in everything this process stores or shows."""
     new = [value for value in values if value not in _known.values]
     if new:
-        # The latest are kept: an old one is most likely no longer in use.
-        kept = list(dict.fromkeys([*_known.values, *new]))[-KNOWN_SECRETS:]
-        _known.values, _known.secrets = dict.fromkeys(kept), Secrets(kept)
+        # Over the limit, drop the oldest: they are most likely no longer in use.
+        latest = list(dict.fromkeys([*_known.values, *new]))[-KNOWN_SECRETS:]
+        _known.values, _known.secrets = dict.fromkeys(latest), Secrets(latest)
 
 
 def forget() -> None:
-    """Know nothing any more."""
+    """Forget all known secrets."""
     _known.values, _known.secrets = {}, NO_SECRETS
 
 
@@ -97,7 +99,7 @@ def known() -> Secrets:
 
 
 def _forms(value: str) -> set[str]:
-    # Imported here: the start of every command and child pays for what stands above.
+    # Imported here: imports at the top slow down the start of every command and child.
     from urllib.parse import quote, quote_plus, unquote
 
     raw = value.encode("utf-8", "replace")
@@ -112,7 +114,7 @@ def _forms(value: str) -> set[str]:
         repr(value)[1:-1],
         _in_html(value),
         *escaped,
-        *(re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text) for text in escaped),
+        *(re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), text) for text in escaped),
         *_in_base64(raw),
         *_in_hexadecimal(raw),
         *_key_lines(value),
@@ -126,13 +128,13 @@ def _in_html(value: str) -> str:
 
 
 def _in_base64(raw: bytes) -> Iterator[str]:
-    """The letters that depend on the value alone, wherever it stands in what was encoded."""
+    """The base64 characters that depend on the value only, for each of the three alignments."""
     for before in range(3):
         text = b2a_base64(b"\0" * before + raw, newline=False).decode()
-        own = text[(before * 8 + 5) // 6 : (before + len(raw)) * 8 // 6]
-        if len(own) >= SHORTEST_ENCODED:
-            yield own
-            yield own.replace("+", "-").replace("/", "_")
+        encoded = text[(before * 8 + 5) // 6 : (before + len(raw)) * 8 // 6]
+        if len(encoded) >= SHORTEST_ENCODED:
+            yield encoded
+            yield encoded.replace("+", "-").replace("/", "_")
 
 
 def _in_hexadecimal(raw: bytes) -> Iterator[str]:
@@ -147,9 +149,8 @@ def _key_lines(value: str) -> Iterator[str]:
         yield from (line for line in lines[:KEY_LINES] if len(line) >= KEY_LINE_LENGTH)
 
 
-def _places(form: str, text: str) -> Iterator[tuple[int, int]]:
-    """Those that overlap are told as one: of a text of nothing but `aaaa` there would be as many as
-    letters."""
+def _spans_of(form: str, text: str) -> Iterator[tuple[int, int]]:
+    """The spans of a form in a text. Overlapping ones are merged, as in `aaaaaa`."""
     start = text.find(form)
     while start >= 0:
         last, size = start, len(form)
@@ -160,7 +161,7 @@ def _places(form: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    """Spans that overlap or touch are one: no end of a secret is left beside another."""
+    """The text with spans replaced; overlapping and adjacent spans are merged."""
     pieces, done, end = [], 0, -1
     for start, stop in sorted(spans):
         if start > end:

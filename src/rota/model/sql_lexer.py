@@ -1,8 +1,8 @@
-"""Where quotes, comments and words of a SQL text begin and end, as its engine sees them.
+"""Find quotes, comments and words in a SQL text, as its engine would.
 
-Not a parser: it knows only what decides how far a quote or comment reaches. In a template a
-variable is one piece, also inside a quote, whatever its default holds. Block comments nest on
-PostgreSQL and DuckDB, not on SQLite; a literal that goes on after a line break keeps its kind.
+Not a parser: it only decides where a quote or comment ends. In a template a variable is one piece,
+also inside a quote, whatever its default contains. Block comments nest on PostgreSQL and DuckDB,
+not on SQLite; a literal that continues after a line break keeps its kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VARIABLE: Final = r"\$\{[A-Z_][A-Z0-9_]*(?::[^}\n]*)?\}"
 LITERAL: Final = r"\$\$\{"
 _NEVER: Final = r"(?!)"
 
-# The kinds of quote, by what opens them, in small letters.
+# The kinds of quote by their opening, in lower case.
 _OPENINGS: Final = {
     "'": "string", "e'": "escaped", "u&'": "unicode", "x'": "bits", "b'": "bits",
     '"': "identifier", 'u&"': "unicode_identifier", "`": "backtick", "[": "bracket",
@@ -31,13 +31,14 @@ QUOTED: Final = frozenset({*_OPENINGS.values(), "dollar"})
 
 
 def all_of(*alternatives: str, times: str = "*") -> str:
-    """A pattern that takes these for as long as one is found, and gives nothing back. The last
-    alternative, which is never found, is for Python before 3.11.5: what follows such a group was
-    looked for wherever the last alternative had looked to in vain."""
+    """A possessive pattern of repeated alternatives.
+
+    The last alternative, which never matches, is for Python before 3.11.5: there, what follows a
+    possessive group was searched from where its last alternative had failed."""
     return f"(?:{'|'.join(alternatives)}|{_NEVER}){times}+"
 
 
-# After this a quote carries on with the literal before it, on PostgreSQL and DuckDB.
+# Before a quote, this continues the previous literal, on PostgreSQL and DuckDB.
 _CONTINUED: Final = re.compile(
     all_of(r"[ \t\f]", r"--[^\n\r]*+")
     + r"[\n\r]"
@@ -61,21 +62,22 @@ class Token:
 
 
 def lex(
-    text: str, dialect: str, *, template: bool = False, words: bool = True, line: int = 1
+    text: str, dialect: str, *, template: bool = False, with_words: bool = True, line: int = 1
 ) -> Iterator[Token]:
-    """The tokens of a text; nothing between them opens a quote or comment. A quote that is never
-    closed is refused by its line; the text begins in `line`. Without `words`, and semicolons, it
-    is several times faster."""
+    """The tokens of a text; no text between them opens a quote or comment.
+
+    Invalid, with its line, for a quote that is never closed; the text begins in `line`. Without
+    `with_words` there are no tokens for words and semicolons, which is several times faster."""
     if dialect not in DIALECTS:
         raise Invalid(f"dialect {dialect!r} is unknown; use one of {', '.join(DIALECTS)}")
     if (nul := text.find("\0")) >= 0:
         raise Invalid(f"line {line_of(text, nul, line)}: the text holds a NUL character; remove it")
-    beginning, rest = _patterns(dialect, template, words)
-    find = beginning.search if words else beginning.match
+    beginning, rest = _patterns(dialect, template, with_words)
+    find = beginning.search if with_words else beginning.match
     position, carried = 0, ""
-    while found := find(text, position):
-        kind = found.lastgroup or ""
-        start, end = found.span(kind)
+    while token_match := find(text, position):
+        kind = token_match.lastgroup or ""
+        start, end = token_match.span(kind)
         match kind:
             case "quote":
                 kind, carried = carried or _OPENINGS[text[start:end].lower()], ""
@@ -88,40 +90,41 @@ def lex(
             case "block":
                 kind, end = "comment", _comment_end(text, start, nests=dialect != "sqlite")
         if end < 0:
-            shown = (text[start : start + 20].splitlines() or [""])[0]
-            raise Invalid(f"line {line_of(text, start, line)}: {shown} … is never closed")
+            excerpt = (text[start : start + 20].splitlines() or [""])[0]
+            raise Invalid(f"line {line_of(text, start, line)}: {excerpt} … is never closed")
         yield Token(kind, start, end)
         position = end
 
 
 class Lines:
-    """The lines of a text, for many questions: counting from its beginning each time would take
-    minutes for a long one. The text begins in line `first`."""
+    """Line numbers of offsets in a text that begins in line `first`.
+
+    For many lookups: counting from the beginning each time takes minutes for a long text."""
 
     def __init__(self, text: str, first: int = 1) -> None:
         self.first = first
-        self.ends = [found.start() for found in re.finditer("\n", text)]
+        self.ends = [match.start() for match in re.finditer("\n", text)]
 
     def of(self, offset: int) -> int:
         return bisect_left(self.ends, offset) + self.first
 
 
 def line_of(text: str, offset: int, first: int = 1) -> int:
-    """The line that an offset lies in, where the text begins in line `first`."""
+    """The line of an offset in a text that begins in line `first`."""
     return text.count("\n", 0, offset) + first
 
 
 def _dollar_end(text: str, start: int, tag: str, template: bool) -> int:
     pieces = f"{VARIABLE}|{LITERAL}|" if template else ""
     edge = re.compile(f"{pieces}({re.escape(tag)})")
-    ends = (found.end() for found in edge.finditer(text, start + len(tag)) if found[1])
+    ends = (match.end() for match in edge.finditer(text, start + len(tag)) if match[1])
     return next(ends, -1)
 
 
 def _comment_end(text: str, start: int, *, nests: bool) -> int:
     if not nests:
         closed = text.find("*/", start + 2)
-        return closed + 2 if closed >= 0 else len(text)  # SQLite is content with an open one
+        return closed + 2 if closed >= 0 else len(text)  # SQLite accepts an open comment
     depth = 0
     for edge in _COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge[0] == "/*" else -1
@@ -132,14 +135,14 @@ def _comment_end(text: str, start: int, *, nests: bool) -> int:
 
 @cache
 def _patterns(
-    dialect: str, template: bool, words: bool
+    dialect: str, template: bool, with_words: bool
 ) -> tuple[re.Pattern[str], dict[str, re.Pattern[str]]]:
-    """What a token begins with; and for each kind of quote the rest after its opening."""
+    """(pattern of the beginning of a token, pattern of the rest by kind of quote)."""
     sqlite = dialect == "sqlite"
     high = rf"[^\x00-\x7f{_WIDE_BLANKS}]" if dialect == "duckdb" else r"[^\x00-\x7f]"
     letter = f"(?:[A-Za-z_]|{high})"
     piece = f"(?:{VARIABLE}|{LITERAL})" if template else _NEVER
-    # JSON in a dollar quote, $${"a": 1}$$, begins as the literal does: there a name must follow.
+    # JSON in a dollar quote, $${"a": 1}$$, begins like a literal, so a name must follow a literal.
     literal = LITERAL if sqlite else rf"{LITERAL}(?=[A-Z_][A-Z0-9_]*[:}}])"
     alternatives = {
         "variable": VARIABLE if template else _NEVER,
@@ -152,11 +155,11 @@ def _patterns(
         "semicolon": ";",
     }
     skipped = ""
-    if not words:
+    if not with_words:
         word = alternatives.pop("word")
         alternatives.pop("semicolon")
-        # Words as a whole, so that the end of one is not taken for the beginning of a quote; and
-        # whatever begins no token, so that the skipping always ends where one does.
+        # Skip whole words, so that the end of a word is not taken for the beginning of a quote; and
+        # characters that begin no token, so that skipping always ends at the next token.
         others = "|".join(alternatives.values())
         skipped = all_of(
             f"(?!{alternatives['quote']}){word}",
@@ -172,7 +175,7 @@ def _patterns(
 
     return re.compile(beginning), {
         "string": rest("'", "''"),
-        # A backslash before a variable stays alone, so that the variable is seen, and refused.
+        # A backslash does not hide a following variable, so that the variable is found and refused.
         "escaped": rest("'", rf"\\(?!{piece}).", rf"\\(?={piece})", "''"),
         "unicode": rest("'", "''"),
         "bits": rest("'"),

@@ -1,7 +1,6 @@
-"""How a value is written inside each kind of SQL quote, and which values cannot be.
+"""Escape a value for each kind of SQL quote, and refuse values that cannot be escaped.
 
-Faults are text that goes on after "the value of NAME"; {0} in them is the name. They never show
-the value.
+Errors are text to follow "the value of NAME"; {0} is the name. They never contain the value.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ _NUMBER_OR_NAME: Final = re.compile(
 )
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEX: Final = re.compile(r"[0-9A-Fa-f]*")
-# The beginning of a backslash sequence that the first characters of a value would become part of.
+# An open backslash sequence, which the first characters of a value would become a part of.
 _OPEN_ESCAPE: Final = re.compile(
     r"(?<!\\)(?:\\\\)*\\(?:[0-7]{0,2}|x[0-9A-Fa-f]?|u[0-9A-Fa-f]{0,3}|U[0-9A-Fa-f]{0,7})\Z"
 )
-# What a value becomes inside a quote of this kind. The other kinds have rules of their own.
+# Escapes of a value by kind of quote. Other kinds refuse values instead.
 _ESCAPES: Final[dict[str, Callable[[str], str]]] = {
     "string": lambda value: value.replace("'", "''"),
     "escaped": lambda value: value.replace("\\", "\\\\").replace("'", "''"),
@@ -37,7 +36,7 @@ def escape(value: str, kind: str) -> str:
 
 
 def unfit(value: str) -> str:
-    """Why no SQL text can hold a value, or nothing."""
+    """The reason why no SQL text can contain a value, or empty text."""
     if "\0" in value:
         return "holds a NUL character; encode it, for example as hex"
     if len(value) > VARIABLE_LENGTH:
@@ -51,7 +50,7 @@ def unfit(value: str) -> str:
 
 
 def misplaced(value: str, kind: str, quote: str, before: str, dialect: str) -> str:
-    """Why a value cannot stand in this kind of quote, or nothing; {0} is its name."""
+    """The reason why a value cannot be in this kind of quote, or empty text; {0} is its name."""
     match kind:
         case "variable" if not _NUMBER_OR_NAME.fullmatch(value):
             return (
@@ -64,7 +63,7 @@ def misplaced(value: str, kind: str, quote: str, before: str, dialect: str) -> s
             return "is not hexadecimal, as its quote demands; write '${{{0}}}' for text"
         case "bracket" if "]" in value:
             return 'holds ], which [ ] cannot; write "${{{0}}}"'
-        # DuckDB looks for wide blanks before it reads quotes, and knows only the plain ones.
+        # DuckDB replaces wide blanks before it reads quotes, except in plain ones.
         case "escaped" | "dollar" if dialect == "duckdb" and WIDE_BLANK.search(value):
             return "holds a blank that DuckDB would change in such a quote; write '${{{0}}}'"
         case "unicode" | "unicode_identifier":
@@ -76,6 +75,6 @@ def misplaced(value: str, kind: str, quote: str, before: str, dialect: str) -> s
 
 
 def dollar_parts(written: str) -> tuple[str, str]:
-    """The tag of a dollar quote, such as $$ or $body$, and what lies between."""
+    """The tag of a dollar quote, such as $$ or $body$, and its content."""
     tag = written[: written.index("$", 1) + 1]
     return tag, written[len(tag) : -len(tag)]

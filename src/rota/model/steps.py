@@ -1,7 +1,7 @@
 """Steps: the ordered parts of an attempt, such as the files of a SQL job.
 
-The protocols here are what storage and flow hand to an executor, so that executors and storage
-never import each other. A step that is recorded done is not run again by later attempts.
+Storage and flow hand the protocols here to an executor, so that executors and storage never import
+each other. A step that is recorded done is not run again by later attempts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 from rota.errors import Unknown
 
-# What the record of a step says whose work was committed before "done" was: a crash in between
-# makes it run again.
+# The note of a step whose work is committed before "done" is: after a crash in between it runs
+# again.
 AT_LEAST_ONCE = "at least once"
-TEXT_STEP = "sql"  # the name of the one step of SQL that is given as text
+TEXT_STEP = "sql"  # the name of the only step of a job whose SQL is in its spec
 NAMES_SHOWN = 5
-# The attempt that steps are marked with which an operator told a run to pass over. It never is.
-PASSED_OVER = 0
+# The attempt number of marks on steps that an operator skipped; real attempts begin at 1.
+SKIPPED_STEPS = 0
 
 
 def text_hash(text: str) -> str:
@@ -29,7 +29,7 @@ def text_hash(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFile:
-    """A file of a run as it was read: its text before interpolation, and the variables in it."""
+    """A file of a run: its text before interpolation, and the names of its variables."""
 
     number: int  # from 1, in the order in which they run
     name: str
@@ -43,7 +43,7 @@ class StepFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone:
-    """What a step did: rows it changed, and the first rows of its last result, as JSON."""
+    """The result of a step: changed rows, and the first rows of its last result as JSON."""
 
     rows: int | None = None
     result: str | None = None
@@ -52,24 +52,23 @@ class StepDone:
 class StepTransaction(Protocol):
     """The transaction of one step on the store's own database, with "step done" inside it."""
 
-    connection: Any  # the driver's own; inside an open transaction
+    connection: Any  # of the driver; inside an open transaction
 
     def commit(self, done: StepDone) -> None:
-        """Mark the step done and commit both, if this attempt still has its lease; LeaseLost
-        if not, and then nothing of the step remains."""
+        """Mark the step done and commit both; LeaseLost, with a rollback, without the lease."""
 
 
 class Steps(Protocol):
-    """The steps of one attempt, as its executor sees them."""
+    """The steps of one attempt, for its executor."""
 
     def kept_files(self) -> list[StepFile]:
-        """The files that an earlier attempt of this run began with; empty at the first."""
+        """The files that an earlier attempt of this run stored; empty at the first."""
 
     def keep_files(self, files: Sequence[StepFile]) -> None:
-        """Keep the texts with the run, before the first statement of any of them."""
+        """Store the texts with the run, before the first statement of any of them."""
 
     def texts_of(self, hashes: Collection[str]) -> Mapping[str, str]:
-        """Texts that were kept with any run, by their hashes, as far as they are still there."""
+        """Stored texts of any run by hash; hashes without a text are missing."""
 
     def done(self) -> set[int]:
         """The numbers of the steps that are recorded done and need not run again."""
@@ -78,7 +77,7 @@ class Steps(Protocol):
         """Show a step as running."""
 
     def fail(self, file: StepFile, status: str, error: str) -> None:
-        """Record how a step ended that did not do its work: failed, timed_out or cancelled."""
+        """Record the end of a step without success: failed, timed_out or cancelled."""
 
     def finish(self, file: StepFile, done: StepDone, note: str | None = None) -> None:
         """Record a step as done after its work was committed elsewhere: at least once."""
@@ -98,67 +97,70 @@ class Steps(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Where a redo begins. The steps before `first` are passed over, whether they were done or
-    not; what is recorded done from `forget` on no longer counts."""
+    """The start of a redo. Steps before `first` are skipped, done or not.
+
+    Records of done steps from `forget` on no longer count."""
 
     first: int
     forget: int
 
 
 def begin_at(
-    wanted: str, kept: Sequence[str], latest: Sequence[str] | None, what: str
+    step: str, stored: Sequence[str], latest: Sequence[str] | None, what: str
 ) -> Beginning:
-    """At a step by its name or number, of the files that a run kept or of the `latest` ones. What
-    was done counts as far as both begin with the same names: after that a number is another file.
+    """The start of a redo at a step, by its name or number.
+
+    The steps are the files that a run stored, or the `latest` ones. Done steps count as long as
+    both lists begin with the same names: after that a number is another file.
     """
-    names = kept if latest is None else latest
-    first = _number(wanted, names, what)
-    same = _same(kept, names)
+    names = stored if latest is None else latest
+    first = _number(step, names, what)
+    same = _same(stored, names)
     return Beginning(first=first, forget=min(first, same + 1))
 
 
 def step_names(executor: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The steps of a job as it is now; none if it is not SQL."""
+    """The current steps of a job; none if it is not SQL."""
     if executor != "sql":
         return ()
     return (TEXT_STEP,) if spec.get("text") is not None else tuple(spec.get("files", ()))
 
 
-def changed_steps(kept: Sequence[StepFile], executor: str, spec: Mapping[str, Any]) -> list[str]:
-    """What is another text now than a run kept, or is new, or gone; nothing where it is not known
-    what there is now."""
+def changed_steps(stored: Sequence[StepFile], executor: str, spec: Mapping[str, Any]) -> list[str]:
+    """Names of steps whose text differs from the stored one, or that are new or gone.
+
+    Empty if the current texts are unknown."""
     now = {TEXT_STEP: text_hash(spec["text"])} if spec.get("text") else spec.get("hashes")
     names = step_names(executor, spec)
-    if not now or not kept:
+    if not now or not stored:
         return []
-    then = {file.name: file.hash for file in kept}
+    then = {file.name: file.hash for file in stored}
     both = dict.fromkeys((*names, *then))
     return [name for name in both if name not in names or then.get(name) != now.get(name)]
 
 
 def redo_notes(
-    kept: Sequence[StepFile],
+    stored: Sequence[StepFile],
     executor: str,
     spec: Mapping[str, Any],
-    passed: Collection[int],
+    skipped: Collection[int],
     succeeded: Collection[int],
 ) -> list[str]:
-    """What somebody should hear who has just asked for a redo. `passed` are the steps that it
-    leaves out, `succeeded` those that some attempt did."""
-    names = [file.name for file in kept] or step_names(executor, spec)
+    """Notes for the user who requests a redo.
+
+    `skipped` are the steps that it leaves out, `succeeded` those that an attempt has done."""
+    names = [file.name for file in stored] or step_names(executor, spec)
     never = [
         name
         for number, name in enumerate(names, start=1)
-        if number in passed and number not in succeeded
+        if number in skipped and number not in succeeded
     ]
     notes = []
     if never:
-        one = len(never) == 1
-        told = (
-            "was never done, and is passed over" if one else "were never done, and are passed over"
-        )
-        notes.append(f"{listed_names(never)} {told}")
-    if changed := changed_steps(kept, executor, spec):
+        is_single = len(never) == 1
+        note = "was never done, and is skipped" if is_single else "were never done, and are skipped"
+        notes.append(f"{listed_names(never)} {note}")
+    if changed := changed_steps(stored, executor, spec):
         have = "has" if len(changed) == 1 else "have"
         notes.append(
             f"it runs the texts it began with; {listed_names(changed)} {have} changed since: "
@@ -168,22 +170,22 @@ def redo_notes(
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
+    """The first names, and the number of the others."""
+    first = ", ".join(names[:NAMES_SHOWN])
+    return first if len(names) <= NAMES_SHOWN else f"{first} and {len(names) - NAMES_SHOWN} more"
 
 
-def _number(wanted: str, names: Sequence[str], what: str) -> int:
+def _number(step: str, names: Sequence[str], what: str) -> int:
     for number, name in enumerate(names, start=1):
-        if wanted in (name, str(number)):
+        if step in (name, str(number)):
             return number
     if not names:
         raise Unknown(f"{what} has no steps; redo it without naming one")
-    raise Unknown(f"{what} has no step {wanted!r}; its steps are {', '.join(names)}")
+    raise Unknown(f"{what} has no step {step!r}; its steps are {', '.join(names)}")
 
 
-def _same(kept: Sequence[str], names: Sequence[str]) -> int:
-    for number, (old, new) in enumerate(zip(kept, names, strict=False)):
+def _same(stored: Sequence[str], names: Sequence[str]) -> int:
+    for number, (old, new) in enumerate(zip(stored, names, strict=False)):
         if old != new:
             return number
-    return min(len(kept), len(names))
+    return min(len(stored), len(names))

@@ -1,6 +1,6 @@
-"""A token: what a program or a person shows to be let in. 256 bits, of which only a hash is kept.
+"""A token that authenticates a program or a person: 256 bits, stored as a hash only.
 
-rota_9f2c41d07a3be85c_Jt0…43 characters…   an id that is no secret, then the secret
+rota_9f2c41d07a3be85c_Jt0…43 characters…   a public id, then the secret
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHAPE = re.compile(r"rota_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token as people see it: never its secret, nor the hash of that."""
+    """The public part of a token, without its secret and its hash."""
 
     id: str
     name: str
@@ -32,21 +32,21 @@ class Token:
 
 
 def write_token(token_id: str, secret: str) -> str:
-    """The text that is shown once."""
+    """The text of a new token, shown once."""
     return f"rota_{token_id}_{secret}"
 
 
 def read_token(text: str) -> tuple[str, str] | None:
-    """(id, secret) of a text that has the shape of a token."""
-    found = _SHAPE.fullmatch(text)
-    return None if found is None else (found[1], found[2])
+    """(id, secret) of a text in the shape of a token, else None."""
+    match = _SHAPE.fullmatch(text)
+    return None if match is None else (match[1], match[2])
 
 
 def hash_secret(secret: str) -> str:
-    # A plain hash is enough: nobody can try 2^256 secrets, however fast one try is.
+    # A fast hash is enough: 2^256 secrets cannot be tried.
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def is_secret(secret: str, kept_hash: str) -> bool:
-    """Takes the same time whatever differs."""
-    return hmac.compare_digest(hash_secret(secret), kept_hash)
+def is_secret(secret: str, stored_hash: str) -> bool:
+    """True if the secret matches; the time does not depend on the difference."""
+    return hmac.compare_digest(hash_secret(secret), stored_hash)

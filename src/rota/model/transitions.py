@@ -1,7 +1,7 @@
-"""The states of a run and the only ways between them.
+"""The states of a run and all transitions between them.
 
-This table is the whole truth: storage statements name the state they expect, a conformance test
-tries every (state, event) pair on every engine, and the docs page is generated from it.
+Storage statements name the state they expect, a conformance test tries every (state, event) pair on
+every engine, and the docs page is generated from this table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PENDING = (WAITING, HELD, QUEUED)
 STATES = (*PENDING, RUNNING, PAUSED, *TERMINAL)
 
 # waiting: due later, or between attempts. held: a slot it needs is taken.
-# promote leads to held instead of queued while the run still wants a slot.
+# promote leads to held instead of queued while the run still waits for a slot.
 TRANSITIONS: dict[str, dict[str, str]] = {
     WAITING: {"promote": QUEUED, "pause": PAUSED, "cancel": CANCELLED},
     HELD: {"admit": QUEUED, "pause": PAUSED, "cancel": CANCELLED},
@@ -40,7 +40,7 @@ EVENTS = (
     "pause", "resume", "cancel", "redo",
 )  # fmt: skip
 
-# What people can ask for; the rest happens by itself.
+# Events that an operator can request; the others are automatic.
 OPERATORS = ("pause", "resume", "cancel", "redo")
 
 
@@ -55,15 +55,15 @@ def sources(event: str) -> tuple[str, ...]:
 
 
 def require(state: str, event: str, what: str) -> str:
-    """The state after `event`, or a Conflict that says what is possible instead."""
+    """The state after `event`; Conflict, naming the possible events, if it is not legal."""
     after = target(state, event)
     if after is None:
-        asked = [one for one in TRANSITIONS[state] if one in OPERATORS]
-        possible = ", ".join(asked) or "nothing"
+        allowed = [name for name in TRANSITIONS[state] if name in OPERATORS]
+        possible = ", ".join(allowed) or "nothing"
         raise Conflict(f"{what} is {state}; {event} is not possible then (possible: {possible})")
     return after
 
 
 def may_delete(state: str) -> bool:
-    """Delete is legal from all states but running: a worker still owns that row."""
+    """True for all states but running: a worker still owns that row."""
     return state != RUNNING

@@ -1,4 +1,4 @@
-"""What a handler may say about its run instead of returning a result.
+"""Results of a handler that control its run: Snooze, Cancel and Retry.
 
 `return Snooze("30s")` and `return Cancel("why")` are values; `raise Retry(after="5m")` is an
 exception, so that it also leaves nested calls. The policy of the same name is `model.retry.Retry`.
@@ -14,7 +14,7 @@ from rota.model.duration import parse_duration
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """Run again after this time. Not a failure, and the run's slots go to others meanwhile."""
+    """Run again after this time. Not a failure; the run releases its slots meanwhile."""
 
     after: timedelta
 
@@ -24,13 +24,13 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End this run as cancelled: there is nothing left to do."""
+    """End this run as cancelled: there is no more work to do."""
 
     reason: str = ""
 
 
 class Retry(Exception):
-    """Fail this attempt; `after` replaces the wait that the job's retry policy would choose."""
+    """Fail this attempt; `after` replaces the wait of the job's retry policy."""
 
     def __init__(self, after: object = None, reason: str = "") -> None:
         super().__init__(reason)

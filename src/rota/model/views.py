@@ -1,7 +1,7 @@
-"""The views that people read, and what a query over them may name.
+"""The public views, and the check of queries over them.
 
-On every engine a query sees the views and nothing else: Rota's tables are private, and other
-tables of the same database are none of its business.
+On every engine a query may read the views only, not Rota's private tables nor other tables of the
+same database.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ VIEWS: Final = (
 )  # fmt: skip
 
 VIEWS_LISTED: Final = ", ".join(VIEWS)
-# What the engines say of a table that is not there.
+# Errors of the engines about a missing table.
 _MISSING: Final = re.compile(r"no such table|(relation|table) .*does not exist", re.IGNORECASE)
-# The same of a column: SQLite; PostgreSQL and DuckDB; DuckDB where a table is named, too.
+# Errors about a missing column: SQLite; PostgreSQL and DuckDB; DuckDB with a table name.
 _NO_COLUMN: Final = re.compile(
     r"no such column: (?:\w+\.)?(\w+)"
     r'|column "?(?:\w+\.)?(\w+)"? (?:does not exist|not found)'
@@ -33,7 +33,7 @@ _PLAIN: Final = ("word", "string", "identifier", "backtick", "bracket")
 
 
 def refuse_names(sql: str, dialect: str, prefixes: tuple[str, ...], why: str) -> None:
-    """Refuse a query that names anything that begins like this, quoted or not."""
+    """Refuse a query with a name that begins with one of these prefixes, quoted or not."""
     for token in lex(sql, dialect):
         if token.kind == "unicode_identifier":
             raise Invalid('names as U&"…" are not understood here; write them out')
@@ -50,24 +50,24 @@ def beyond_views(what: str) -> Invalid:
 
 
 def names_no_view(error: str) -> bool:
-    """True if an engine says that a table is not there, and not yet what is."""
+    """True if an engine's error is about a missing table and does not list the views yet."""
     return VIEWS_LISTED not in error and _MISSING.search(error) is not None
 
 
 def unknown_column(error: str) -> str | None:
-    """The column that an engine says is not there."""
-    found = _NO_COLUMN.search(error)
-    return None if found is None else next(name for name in found.groups() if name)
+    """The missing column that an engine's error names."""
+    match = _NO_COLUMN.search(error)
+    return None if match is None else next(name for name in match.groups() if name)
 
 
 def views_in(sql: str) -> list[str]:
-    """The views whose names stand in a query."""
-    words = set(re.findall(r"\w+", sql.lower()))
-    return [view for view in VIEWS if view in words]
+    """The views whose names occur in a query."""
+    names = set(re.findall(r"\w+", sql.lower()))
+    return [view for view in VIEWS if view in names]
 
 
 def without_end(sql: str, dialect: str) -> str:
-    """The query without a semicolon at its end, which could not stand in brackets."""
+    """The query without a final semicolon, so that it can be put in parentheses."""
     tokens = [token for token in lex(sql, dialect) if token.kind != "comment"]
     if tokens and tokens[-1].kind == "semicolon":
         return sql[: tokens[-1].start] + sql[tokens[-1].end :]
@@ -80,7 +80,7 @@ def check_columns(count: int) -> None:
 
 
 def bounded(sized: Iterable[tuple[Any, int]], limit: int) -> tuple[list[Any], bool]:
-    """The first rows, of which each comes with its bytes; and whether there were more."""
+    """(first rows within the limits, whether there were more), from pairs of row and size."""
     rows: list[Any] = []
     left = SELECT_BYTES
     for row, size in sized:

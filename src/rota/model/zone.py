@@ -1,7 +1,7 @@
-"""Time zones: their names, and the instants at which their clocks are changed.
+"""Time zones: their names, and the instants of their clock changes.
 
-The standard library answers "which offset holds at this instant?" but not "when does it change?",
-so a change is found by comparing two instants and halving the stretch between them.
+The standard library gives the offset at an instant, but not the instant of its next change. So a
+change is found by bisection between two instants with different offsets.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rota.errors import Invalid
 
 NAME_LENGTH = 64
 _LOCALTIME = "/etc/localtime"
-_ZONES_KEPT = 1_024
+_CACHED_ZONES = 1_024
 # CEST, PST, IST, GMT+2, UTC+1, +02:00
 _ABBREVIATION = re.compile(r"[A-Z]{2,5}|(?:GMT|UTC)?[+-][0-9]{1,2}(?::?[0-9]{2})?")
 
 
-@lru_cache(maxsize=_ZONES_KEPT)
+@lru_cache(maxsize=_CACHED_ZONES)
 def parse_zone(name: str) -> ZoneInfo:
     """The zone of an IANA name, or of this machine for `local` (read once per process)."""
     if name.lower() == "local":
@@ -48,7 +48,7 @@ def _unknown(name: str) -> str:
         return f"timezone {name!r} is unknown: this machine has no zone data; pip install tzdata"
     city = name.isalpha() and name.lower() in spellings
     if _ABBREVIATION.fullmatch(name) and not city:
-        # Near in letters is not near in hours: CEST is no EST, and Etc/GMT+2 is behind UTC.
+        # No suggestion by spelling: CEST is not EST, and Etc/GMT+2 is behind UTC.
         return (
             f"timezone {name!r} is unknown: it is an abbreviation or an offset, which say nothing "
             "about summer time; use the name of a place, such as 'Europe/Berlin', or 'UTC'"
@@ -65,8 +65,8 @@ def _local_zone() -> ZoneInfo:
     path = os.path.realpath(_LOCALTIME) if setting is None else setting.removeprefix(":")
     name = path.rpartition("zoneinfo/")[2]
     if not name or (setting is None and not os.path.exists(path)):
-        return ZoneInfo("UTC")  # what the C library does without a setting
-    if setting is None and name == path:  # a copied file instead of a link: the name is lost
+        return ZoneInfo("UTC")  # as the C library does without a setting
+    if setting is None and name == path:  # a copy instead of a link has no name
         with open(path, "rb") as file:
             return ZoneInfo.from_file(file, key="local")
     try:

@@ -1,8 +1,7 @@
-"""What control rows say: each is read, checked against who asks, and made ready to be done in one
-transaction.
+"""Prepare control rows: parse each statement, check the requester's role, run in one transaction.
 
-What only looks is answered from outside that transaction, and so is the query of a statement about
-many schedules: nobody else should wait while it is asked.
+Statements that only read are executed outside of that transaction. So is the query of a statement
+about many schedules: no other writer should wait for it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from rota.app import Rota
 from rota.errors import Invalid
 from rota.flow.control import Control
-from rota.model.control_row import Asked, Reply, done
+from rota.model.control_row import ControlReply, ControlRequest, done
 from rota.model.redact import redact_text, secrets_of
 from rota.model.result import Result
 from rota.model.roles import ADMIN, VIEWER
@@ -32,79 +31,79 @@ from rota.sql.statements import (
 )
 from rota.storage.protocol import Actor, Storage
 
-VIA = "control"  # what the audit says
-SOMEBODY = "unknown"  # a file does not know who writes to it
+VIA = "control"  # in the audit log
+UNKNOWN_USER = "unknown"  # file engines have no user names
 
 
 class ControlRows:
-    """Of the app that answers them."""
+    """The control rows of an app that executes them."""
 
     def __init__(self, app: Rota) -> None:
         self.app = app
 
-    def plan(self, asked: Asked) -> Plan:
-        control = self.app.control_as(Actor(by=asked.requested_by or SOMEBODY, via=VIA))
-        statement = parse_one(asked.statement, control.dialect)
-        _check(statement, asked)
+    def plan(self, request: ControlRequest) -> Plan:
+        control = self.app.control_as(Actor(by=request.requested_by or UNKNOWN_USER, via=VIA))
+        statement = parse_one(request.statement, control.dialect)
+        _check(statement, request)
         statements = self.statements(control)
         if statement.role == VIEWER:
-            told = statements.execute(statement)
-            return Plan(self, control, _kept(asked, statement), statement, told)
+            result = statements.execute(statement)
+            return Plan(self, control, _redacted(request, statement), statement, result)
         if isinstance(statement, ChangeSchedules | ChangeRuns):
-            statement = statements.look_up(statement)
-        return Plan(self, control, _kept(asked, statement), statement)
+            statement = statements.resolve_query(statement)
+        return Plan(self, control, _redacted(request, statement), statement)
 
     def statements(self, control: Control) -> Statements:
-        # Which targets there are is not known here: another process may have one.
+        # Targets are not checked here: another process may have one that this process has not.
         return Statements(control, timezone=self.app.settings.timezone)
 
 
 class Plan:
-    """`told` is the answer of what only looked."""
+    """A checked statement. `result` is set if it only reads, and was executed already."""
 
     def __init__(
         self,
         rows: ControlRows,
         control: Control,
-        kept: str,
+        redacted_text: str,
         statement: Statement,
-        told: Result | None = None,
+        result: Result | None = None,
     ) -> None:
-        self.rows, self.control, self.kept = rows, control, kept
-        self.statement, self.told = statement, told
+        self.rows, self.control, self.redacted_text = rows, control, redacted_text
+        self.statement, self.result = statement, result
         self._ended: list[Run] = []
 
-    def do(self, storage: Storage) -> Reply:
+    def do(self, storage: Storage) -> ControlReply:
         self._ended.clear()
-        if self.told is not None:
-            return done(self.kept, self.told)
+        if self.result is not None:
+            return done(self.redacted_text, self.result)
         within = self.control.within(storage, ended=self._ended.append)
-        return done(self.kept, self.rows.statements(within).execute(self.statement))
+        return done(self.redacted_text, self.rows.statements(within).execute(self.statement))
 
     def done(self) -> None:
-        if self.told is None:
+        if self.result is None:
             self.control.changed()
         for run in self._ended:
             self.control.ended(run)
 
 
-def _check(statement: Statement, asked: Asked) -> None:
+def _check(statement: Statement, request: ControlRequest) -> None:
     if isinstance(statement, Select):
-        raise Invalid("a control row takes statements; ask the views themselves for rows")
-    if statement.role == ADMIN and asked.role != ADMIN:
+        raise Invalid("a control row takes statements; query the views themselves for rows")
+    if statement.role == ADMIN and request.role != ADMIN:
         raise Invalid(
-            f"{asked.requested_by} may not say which SQL runs, on which target or as whom; only "
-            "admins may: members of the role that owns the store"
+            f"{request.requested_by} may not say which SQL runs, on which target or in which role; "
+            "only admins may: members of the role that owns the store"
         )
 
 
-def _kept(asked: Asked, statement: Statement) -> str:
-    """The text without what its arguments, or its shape, mark as secret."""
+def _redacted(request: ControlRequest, statement: Statement) -> str:
+    """The text of the statement without the secrets of its arguments."""
     args: dict[str, Any] = {}
     if isinstance(statement, RunJob):
         args.update(statement.args)
     elif isinstance(statement, CreateSchedule | AlterSchedule):
         args.update(schedule_options(statement.options).get("args") or {})
-    # In the text a quote within a value is written twice.
+    # In the text of a statement a quote inside a value is doubled.
     written = json.loads(json.dumps(args).replace("'", "''"))
-    return redact_text(asked.statement, secrets_of(args, written))
+    return redact_text(request.statement, secrets_of(args, written))

@@ -1,7 +1,7 @@
-"""Do what statements say, by the same control functions as every other surface.
+"""Execute statements through the same control functions as every other surface.
 
-Each gives rows with names and types. A schedule is named by its name or its number; one that does
-not exist is an error where it is named, and no row where a query finds it.
+Each returns rows with column names and types. A schedule is named by its name or its id. A schedule
+that does not exist is an error if the statement names it, and is skipped if a query returned it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rota.errors import Conflict, Invalid, Unknown
 from rota.flow.control import Control
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import SELECT_ROWS, clip
-from rota.model.options import default_of, kind_of, make_schedule, named, told_retry
+from rota.model.options import default_of, kind_of, make_schedule, named, retry_policy_of
 from rota.model.result import INTEGER, Column, Result
 from rota.model.retry import ONCE, Retry
 from rota.model.schedule import Schedule
@@ -46,13 +46,15 @@ from rota.sql.statements import (
     Timing,
 )
 
-VIA = "sql"  # what the audit says
+VIA = "sql"  # in the audit log
 Changes = ChangeSchedules | ChangeRuns
 
 
 class Statements:
-    """`control` says in whose name. `timezone` is that of schedules that name none; `targets` are
-    the databases that SQL may be for, None if they are not known here."""
+    """Executes statements as the actor of `control`.
+
+    `timezone` is the default of new schedules; `targets` are the known names of databases, None if
+    they are not known here."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Statements:
         return parse(text, self.control.dialect)
 
     def run(self, text: str) -> Iterator[Result]:
-        """Each statement of a text, one after the other; none if one of them cannot be read."""
+        """Execute the statements of a text in order; none if one of them cannot be parsed."""
         for statement in self.parse(text):
             yield self.execute(statement)
 
@@ -90,14 +92,14 @@ class Statements:
         }
         return table[type(statement)](statement)
 
-    # Looking
+    # Queries
 
     def _select(self, statement: Select) -> Result:
         return self.control.select(statement.sql)
 
     def _show_schedules(self, statement: ShowSchedules) -> Result:
-        found, more = show.some_schedules(self.control, statement.status)
-        return show.schedules(self.control, found, more=more)
+        schedules, more = show.list_schedules(self.control, statement.status)
+        return show.schedules(self.control, schedules, more=more)
 
     def _show_schedule(self, statement: ShowSchedule) -> Result:
         return show.schedules(self.control, [self._schedule(statement.schedule)])
@@ -128,66 +130,66 @@ class Statements:
         if statement.if_not_exists:
             with suppress(Unknown):
                 return show.changed([self.control.schedule(statement.name)])
-        told = statement.options
+        options = statement.options
         with named(f"schedule {statement.name!r}"):
             job = None if statement.body is None else self._job(statement.name, None, statement)
-            options = {
+            values = {
                 "timezone": self.timezone,
                 "owner": self.control.actor.by,
-                **_given(self._schedule_options(told)),
-                **(retry := _given(retry_options(told))),
+                **_without_none(self._schedule_options(options)),
+                **(retry := _without_none(retry_options(options))),
             }
             of_job = self._retry_of(job, statement.job or statement.name) if retry else None
         timing = _timing(statement.timing)
-        wanted = make_schedule(
-            statement.name, statement.job or statement.name, timing, options, of_job
+        schedule = make_schedule(
+            statement.name, statement.job or statement.name, timing, values, of_job
         )
         try:
-            return show.changed([self.control.put_schedule(wanted, job, new=True)])
+            return show.changed([self.control.put_schedule(schedule, job, new=True)])
         except Conflict:
             if not statement.if_not_exists:
                 raise
-            with suppress(Unknown):  # somebody was faster
+            with suppress(Unknown):  # another process created it first
                 return show.changed([self.control.schedule(statement.name)])
             raise
 
     def _alter(self, statement: AlterSchedule) -> Result:
-        """What is not told stays; the cursor too, unless the timing changes."""
+        """Change the options that are set; the cursor stays unless the timing changes."""
         before = self._schedule(statement.schedule)
         if before.error is not None and statement.timing is None:
             raise Invalid(
                 f"schedule {before.name!r} is broken ({before.error}); set its timing too"
             )
         with named(f"schedule {before.name!r}"):
-            own = self._own_job(before, statement)
-            job = None if own is None else self._job(before.name, own, statement)
-            told = {
+            own_job = self._own_job(before, statement)
+            job = None if own_job is None else self._job(before.name, own_job, statement)
+            changes = {
                 name: default_of(name, self.timezone) if value is None else value
                 for name, value in self._schedule_options(statement.options).items()
             }
             if statement.timing is not None:
-                told["kind"], told["expr"] = kind_of(**_timing(statement.timing))
+                changes["kind"], changes["expr"] = kind_of(**_timing(statement.timing))
             if statement.job is not None:
-                told["job"] = self.control.job(statement.job).name
-            if retry := retry_options(statement.options):
+                changes["job"] = self.control.job(statement.job).name
+            if retry_changes := retry_options(statement.options):
                 of_job = self._retry_of(job, statement.job or before.job)
-                told["retry"] = told_retry(retry, of_job, before.retry)
-        wanted = replace(before, **told)
-        # Both rows are written whole: what is not told must still be as it was read.
+                changes["retry"] = retry_policy_of(retry_changes, of_job, before.retry)
+        schedule = replace(before, **changes)
+        # Both rows are written whole, so the versions that were read must still be current.
         saved = self.control.put_schedule(
-            wanted,
+            schedule,
             job,
             version=before.version,
-            job_version=None if own is None else own.version,
+            job_version=None if own_job is None else own_job.version,
         )
         return show.changed([saved])
 
     def _retry_of(self, job: Job | None, name: str) -> Retry:
-        """The retry policy of a schedule's job: its own SQL, or one that exists."""
+        """The retry policy of a schedule's job: its own SQL job, or an existing one."""
         return (job or self.control.job(name)).retry
 
     def _own_job(self, before: Schedule, statement: AlterSchedule) -> Job | None:
-        """The SQL job of the schedule as it is, if the statement is about it."""
+        """The stored SQL job of the schedule if the statement changes it."""
         if statement.body is None and not job_options(statement.options):
             return None
         job = self.control.job(before.job)
@@ -199,86 +201,86 @@ class Statements:
         return job
 
     def _job(self, name: str, before: Job | None, statement: CreateSchedule | AlterSchedule) -> Job:
-        body, told = statement.body or Body(), job_options(statement.options)
+        body, options = statement.body or Body(), job_options(statement.options)
         if body.target is not None and self.targets is not None and body.target not in self.targets:
             known = ", ".join(sorted(self.targets))
             raise Unknown(
                 f"target {body.target!r} is unknown; known are {known}: add it to [targets] in "
                 "rota.toml"
             )
-        old = before or Job(name=name, executor="sql", source="api", retry=ONCE)
-        spec = sql_spec(old.spec, body.text, body.target, told)
-        own: dict[str, Any] = {
-            field: plain if told[field] is None else told[field]
-            for field, plain in _JOB_DEFAULTS.items()
-            if field in told
+        stored = before or Job(name=name, executor="sql", source="api", retry=ONCE)
+        spec = sql_spec(stored.spec, body.text, body.target, options)
+        changes: dict[str, Any] = {
+            field: default if options[field] is None else options[field]
+            for field, default in _JOB_DEFAULTS.items()
+            if field in options
         }
-        return replace(old, spec=spec, enabled=True, error=None, **own)
+        return replace(stored, spec=spec, enabled=True, error=None, **changes)
 
     def _schedule_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        told = schedule_options(options)
+        values = schedule_options(options)
         for name in ("first_run", "starts_at"):
-            if isinstance(told.get(name), str) and told[name].lower() == "now":
-                told[name] = self.control.now()
-        return told
+            if isinstance(values.get(name), str) and values[name].lower() == "now":
+                values[name] = self.control.now()
+        return values
 
-    # Changing
+    # Changes
 
     def _change_schedules(self, statement: ChangeSchedules) -> Result:
         act = {PAUSE: self.control.pause, DROP: self.control.drop}.get(
             statement.verb, self.control.resume
         )
-        done = []
-        for schedule in self._meant(statement):
-            # Of many, one that is gone by now or belongs to a file does not keep the others.
+        changed = []
+        for schedule in self._target_schedules(statement):
+            # Of many, skip a schedule that is gone by now or belongs to a file.
             with suppress(Unknown, Conflict) if statement.schedule is None else nullcontext():
                 after = act(schedule.name, statement.reason)
-                done.append(schedule if after is None else after)
-        return show.changed(done, status="DROPPED" if statement.verb == DROP else None)
+                changed.append(schedule if after is None else after)
+        return show.changed(changed, status="DROPPED" if statement.verb == DROP else None)
 
     def _change_runs(self, statement: ChangeRuns) -> Result:
         act = {PAUSE: self.control.pause_runs, CANCEL: self.control.cancel_runs}.get(
             statement.verb, self.control.resume_runs
         )
         rows = []
-        for schedule in self._meant(statement):
+        for schedule in self._target_schedules(statement):
             with suppress(Unknown) if statement.schedule is None else nullcontext():
                 rows.append((schedule.id, schedule.name, act(schedule.name, statement.reason)))
         columns = (Column("id", INTEGER), Column("label"), Column("runs", INTEGER))
         return Result(columns=columns, rows=tuple(rows))
 
-    def _meant(self, statement: Changes) -> list[Schedule]:
-        """The schedules that a statement is about."""
+    def _target_schedules(self, statement: Changes) -> list[Schedule]:
+        """The schedules that a statement names, or that its query finds."""
         if statement.schedule is None:
-            found = self.look_up(statement).found or ()
-            return list(self._existing(found))
+            ids = self.resolve_query(statement).ids or ()
+            return list(self._existing(ids))
         if_exists = isinstance(statement, ChangeSchedules) and statement.if_exists
         with suppress(Unknown) if if_exists else nullcontext():
             return [self._schedule(statement.schedule)]
         return []
 
-    def look_up(self, statement: Changes) -> Changes:
-        """The statement with the schedules that its query finds, and without the query."""
+    def resolve_query(self, statement: Changes) -> Changes:
+        """The statement with the ids of the schedules that its query finds, without the query."""
         if statement.query is None:
             return statement
-        found = self.control.select(statement.query)
-        if len(found.columns) != 1:
+        result = self.control.select(statement.query)
+        if len(result.columns) != 1:
             raise Invalid(
-                f"the query gives {len(found.columns)} columns; it must give one, the id or the "
+                f"the query gives {len(result.columns)} columns; it must give one, the id or the "
                 "name of schedules"
             )
-        if found.more:
+        if result.more:
             raise Invalid(f"the query gives more than {SELECT_ROWS:,} rows; narrow it")
-        meant: dict[int, None] = {}
-        for (which,) in found.rows:
+        ids: dict[int, None] = {}
+        for (which,) in result.rows:
             with suppress(Unknown):
-                meant[self._by_value(which).id] = None
-        return replace(statement, query=None, found=tuple(meant))
+                ids[self._by_value(which).id] = None
+        return replace(statement, query=None, ids=tuple(ids))
 
-    def _existing(self, numbers: Iterable[int]) -> Iterator[Schedule]:
-        for number in numbers:
+    def _existing(self, schedule_ids: Iterable[int]) -> Iterator[Schedule]:
+        for schedule_id in schedule_ids:
             with suppress(Unknown):
-                yield self._by_id(number)
+                yield self._by_id(schedule_id)
 
     def _by_value(self, which: object) -> Schedule:
         if isinstance(which, bool) or not isinstance(which, int | str):
@@ -286,7 +288,7 @@ class Statements:
         return self._by_id(which) if isinstance(which, int) else self.control.schedule(which)
 
     def _schedule(self, which: str) -> Schedule:
-        """By name, or by number."""
+        """The schedule by name, or by id."""
         try:
             return self.control.schedule(which)
         except Unknown:
@@ -294,10 +296,10 @@ class Statements:
                 raise
         return self._by_id(int(which))
 
-    def _by_id(self, number: int) -> Schedule:
-        name = self.control.schedule_name(number) if abs(number) < 2**62 else None
+    def _by_id(self, schedule_id: int) -> Schedule:
+        name = self.control.schedule_name(schedule_id) if abs(schedule_id) < 2**62 else None
         if name is None:
-            raise Unknown(f"schedule {number} does not exist; SHOW SCHEDULES lists them")
+            raise Unknown(f"schedule {schedule_id} does not exist; SHOW SCHEDULES lists them")
         return self.control.schedule(name)
 
     # Runs and dispatch
@@ -322,7 +324,7 @@ def _timing(timing: Timing) -> dict[str, Any]:
     return {timing.kind: timing.expr}
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -1,5 +1,4 @@
-"""The options of CREATE and ALTER SCHEDULE: those of a schedule, of its retries, and, where it has
-SQL of its own, of the job that is made of it."""
+"""The options of CREATE and ALTER SCHEDULE: of the schedule, its retries, and its own SQL job."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from rota.model.duration import parse_duration
 from rota.model.options import RETRY_OPTIONS, SCHEDULE_OPTIONS
 from rota.model.policies import ON_ERROR, OVERLAP, choose
 
-# The other spelling of two policies.
+# Other spellings of two policies.
 ALIASES: Final = {"on_previous_running": "overlap", "on_execution_failure": "on_error"}
 JOB_OPTIONS: Final = ("timeout", "step_timeout", "queue", "description", "run_as", "restart")
 # Each part of a retry policy is an option of its own.
@@ -25,44 +24,46 @@ _OTHER_SPELLING: Final = {
 }
 
 
-def check_option(name: str, place: str, *, with_body: bool) -> str:
-    """The option's own name, by either spelling."""
+def check_option(name: str, location: str, *, with_body: bool) -> str:
+    """The canonical name of an option; Invalid if it is unknown here."""
     name = ALIASES.get(name, name)
     if name in OPTIONS or (with_body and name in JOB_OPTIONS):
         return name
     if name in JOB_OPTIONS:
         raise Invalid(
-            f"option {name!r} at {place} belongs to the job; set it where that is defined"
+            f"option {name!r} at {location} belongs to the job; set it where that is defined"
         )
     known = [*OPTIONS, *ALIASES, *(JOB_OPTIONS if with_body else ())]
     close = get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"use {', '.join(sorted(known))}"
-    raise Invalid(f"option {name!r} at {place} is unknown; {hint}")
+    raise Invalid(f"option {name!r} at {location} is unknown; {hint}")
 
 
-def check_value(typed: str, value: Any, place: str) -> Any:
-    """Refuse what an option of the other spelling cannot be, in its own words."""
+def check_value(typed: str, value: Any, location: str) -> Any:
+    """The value; Invalid, in the same spelling, if an aliased option cannot have it."""
     if typed not in _OTHER_SPELLING or value is None:
         return value
-    allowed, shown = _OTHER_SPELLING[typed]
+    allowed, spellings = _OTHER_SPELLING[typed]
     if not isinstance(value, str) or value.lower() not in allowed:
-        raise Invalid(f"{typed} {value!r} at {place} is unknown; use {', '.join(shown.values())}")
+        raise Invalid(
+            f"{typed} {value!r} at {location} is unknown; use {', '.join(spellings.values())}"
+        )
     return value
 
 
 def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the schedule itself, checked as far as their spelling differs from elsewhere."""
-    told = {name: value for name, value in options.items() if name in SCHEDULE_OPTIONS}
+    """The options of the schedule itself, with their spelling of values checked."""
+    values = {name: value for name, value in options.items() if name in SCHEDULE_OPTIONS}
     for name, allowed in (("overlap", OVERLAP), ("on_error", ON_ERROR)):
-        if told.get(name) is not None:
-            told[name] = choose(told[name], allowed, name)
-    if told.get("args") is not None:
+        if values.get(name) is not None:
+            values[name] = choose(values[name], allowed, name)
+    if values.get("args") is not None:
         from rota.sql.parser import json_object
 
-        told["args"] = json_object(str(told["args"]), "args")
-    if "enabled" in told and not isinstance(told["enabled"], bool):
-        raise Invalid(f"enabled {told['enabled']!r} must be TRUE or FALSE")
-    return told
+        values["args"] = json_object(str(values["args"]), "args")
+    if "enabled" in values and not isinstance(values["enabled"], bool):
+        raise Invalid(f"enabled {values['enabled']!r} must be TRUE or FALSE")
+    return values
 
 
 def retry_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,19 +77,19 @@ def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def sql_spec(
     spec: Mapping[str, Any], text: str | None, target: str | None, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The body of a SQL job: what it was, with what is told."""
-    made = dict(spec)
+    """The spec of a SQL job, with the text, target and options that are set."""
+    changed = dict(spec)
     if text is not None:
         if not text.strip():
             raise Invalid("there is no SQL between AS $$ and $$")
-        made["text"] = text
+        changed["text"] = text
     if target is not None:
-        made["target"] = target
+        changed["target"] = target
     for name in ("step_timeout", "run_as", "restart"):
         if name in options:
-            made[name] = options[name]
-    if made.get("step_timeout") is not None:
-        parse_duration(made["step_timeout"], "step_timeout")
-    if not isinstance(made.get("restart", False), bool):
-        raise Invalid(f"restart {made['restart']!r} must be TRUE or FALSE")
-    return made
+            changed[name] = options[name]
+    if changed.get("step_timeout") is not None:
+        parse_duration(changed["step_timeout"], "step_timeout")
+    if not isinstance(changed.get("restart", False), bool):
+        raise Invalid(f"restart {changed['restart']!r} must be TRUE or FALSE")
+    return changed

@@ -1,5 +1,7 @@
-"""The grammar: one function for each first word. A statement that is wrong is refused by what was
-expected, what stands there, and where."""
+"""The grammar: one function for each first word.
+
+An error names what was expected, what was found, and where.
+"""
 
 from __future__ import annotations
 
@@ -33,48 +35,49 @@ from rota.sql.statements import (
     Timing,
 )
 
-COUNT = 5  # times that EXPLAIN tells unless asked for more
+COUNT = 5  # next times of EXPLAIN without COUNT
 _TIMINGS = {"RECURRING": "cron", "EVERY": "every", "AT": "at"}
 _EXAMPLES = {"RECURRING": "a cron expression", "EVERY": "a duration", "AT": "an instant"}
 
 
 def parse(text: str, dialect: str) -> list[Statement]:
-    """All statements of a text. Queries are in `dialect`."""
+    """All statements of a text. Queries are written in `dialect`."""
     if len(text) > SQL_FILE_BYTES:
         raise Invalid(f"{len(text):,} characters of statements; the limit is {SQL_FILE_BYTES:,}")
     reader = Reader(text, dialect)
-    found: list[Statement] = []
+    statements: list[Statement] = []
     while True:
         while reader.accept_symbol(";"):
             pass
         reader.begin()
         if reader.is_over():
-            return found
-        if len(found) == STATEMENTS:
+            return statements
+        if len(statements) == STATEMENTS:
             raise Invalid(f"more than {STATEMENTS:,} statements in one text; divide it")
         start = reader.peek().start
         statement = _statement(reader)
         if reader.position - start > STATEMENT_LENGTH:
             raise Invalid(
-                f"the statement at {reader.place(start)} has {reader.position - start:,} "
+                f"the statement at {reader.location(start)} has {reader.position - start:,} "
                 f"characters; the limit is {STATEMENT_LENGTH:,}"
             )
         if not reader.is_over():
             reader.fail("the end of the statement")
-        found.append(statement)
+        statements.append(statement)
 
 
 def parse_one(text: str, dialect: str) -> Statement:
     """The only statement of a text."""
-    found = parse(text, dialect)
-    if len(found) != 1:
-        raise Invalid(f"one statement is expected here, not {len(found) or 'none'}")
-    return found[0]
+    statements = parse(text, dialect)
+    if len(statements) != 1:
+        raise Invalid(f"one statement is expected here, not {len(statements) or 'none'}")
+    return statements[0]
 
 
 def is_complete(text: str, dialect: str) -> bool:
-    """Whether a prompt may run it: it ends with a semicolon, and not within quotes. What is wrong
-    in another way is complete too: its user should hear of it."""
+    """True if a prompt may run the text: it ends with a semicolon, outside of quotes.
+
+    A text with any other error is complete too, so that the error is shown."""
     if not text.rstrip().endswith(";"):
         return False
     try:
@@ -157,7 +160,7 @@ def _timing(reader: Reader, word: str) -> Timing:
 
 
 def _options(reader: Reader, *, with_body: bool) -> dict[str, Any]:
-    """name = value, …; in parentheses or not."""
+    """Options as name = value, …; with or without parentheses."""
     options: dict[str, Any] = {}
     closed = reader.accept_symbol("(")
     while True:
@@ -170,13 +173,13 @@ def _options(reader: Reader, *, with_body: bool) -> dict[str, Any]:
 
 
 def _option(reader: Reader, options: dict[str, Any], *, with_body: bool) -> None:
-    place = reader.place(reader.peek().start)
+    location = reader.location(reader.peek().start)
     typed = reader.name("option").lower()
-    name = check_option(typed, place, with_body=with_body)
+    name = check_option(typed, location, with_body=with_body)
     if name in options:
-        raise Invalid(f"option {name!r} is given twice, again at {place}")
+        raise Invalid(f"option {name!r} is given twice, again at {location}")
     reader.expect_symbol("=")
-    options[name] = check_value(typed, reader.value(bare=True), place)
+    options[name] = check_value(typed, reader.value(bare=True), location)
 
 
 def _alter(reader: Reader) -> Statement:
@@ -196,7 +199,7 @@ def _alter(reader: Reader) -> Statement:
         elif reader.accept("ON"):
             target = reader.name("target")
         else:
-            # Whether its job is SQL of its own is known when it is looked up.
+            # Only the execution knows whether the job is the schedule's own SQL.
             _option(reader, options, with_body=True)
         if not reader.accept_symbol(","):
             break
@@ -206,9 +209,9 @@ def _alter(reader: Reader) -> Statement:
     return AlterSchedule(schedule=name, timing=timing, job=job, body=body, options=options)
 
 
-def _change(verb: str, *words: str) -> Callable[[Reader], Statement]:
+def _change(verb: str, *keywords: str) -> Callable[[Reader], Statement]:
     def parse_change(reader: Reader) -> Statement:
-        match reader.expect(*words):
+        match reader.expect(*keywords):
             case "DISPATCH":
                 return Dispatch(on=verb == "RESUME", reason=_reason(reader))
             case "JOBS":
@@ -233,7 +236,7 @@ def _change(verb: str, *words: str) -> Callable[[Reader], Statement]:
 
 
 def _query(reader: Reader) -> str:
-    """In parentheses; without them it goes on to the end, and no reason can follow."""
+    """A query in parentheses, or up to the end of the statement, then without a reason."""
     if reader.at("SELECT", "WITH", "VALUES"):
         return reader.query(closed=False)
     reader.expect_symbol("(")
@@ -265,15 +268,15 @@ def _run(reader: Reader) -> Statement:
 
 
 def _arguments(reader: Reader) -> dict[str, Any]:
-    """(name = value, …), or a JSON object as text."""
+    """Arguments as (name = value, …), or as a JSON object in quotes."""
     if reader.peek().kind == TEXT:
         return json_object(reader.take().value, "WITH")
     args: dict[str, Any] = {}
     reader.expect_symbol("(")
     while not args or reader.accept_symbol(","):
-        place, name = reader.place(reader.peek().start), reader.name("argument")
+        location, name = reader.location(reader.peek().start), reader.name("argument")
         if name in args:
-            raise Invalid(f"argument {name!r} is given twice, again at {place}")
+            raise Invalid(f"argument {name!r} is given twice, again at {location}")
         reader.expect_symbol("=")
         args[name] = reader.value(bare=False)
     reader.expect_symbol(")")
@@ -282,12 +285,12 @@ def _arguments(reader: Reader) -> dict[str, Any]:
 
 def json_object(text: str, what: str) -> dict[str, Any]:
     try:
-        told = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as fault:
         raise Invalid(f"{what} is not JSON: {fault}") from None
-    if not isinstance(told, dict):
+    if not isinstance(value, dict):
         raise Invalid(f'{what} must be a JSON object, such as \'{{"to": "a@example.org"}}\'')
-    return told
+    return value
 
 
 def _explain(reader: Reader) -> Statement:

@@ -1,7 +1,7 @@
-"""Read a text word by word, and say exactly what was expected where something else stands.
+"""Tokens of a statement, with errors that name what was expected and where.
 
 Words are keywords, names (letters, digits and . _ / -), numbers; "…" is a name, '…' and $$…$$ are
-text. Comments are skipped. What belongs to a query is left to the lexer of its database.
+text. Comments are skipped. Queries are read by the lexer of their database.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
 _CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 _PARENTHESIS: Final = re.compile(r"[()]")
 
-SLIP: Final = 0.75  # how alike two words are of which one is a slip of the pen
+SIMILARITY: Final = 0.75  # of a word to a keyword to be a typing error
 
 WORD, NAME, TEXT, SYMBOL, END = "word", "name", "text", "symbol", "end"
 
@@ -45,10 +45,10 @@ class Reader:
     def __init__(self, text: str, dialect: str) -> None:
         self.text, self.dialect, self.position = text, dialect, 0
         self._peeked: Token | None = None
-        self._before = ""  # what was taken last, for messages
+        self._before = ""  # the text of the last token, for messages
         check_text(text, "the text")
         if (nul := text.find("\0")) >= 0:
-            raise Invalid(f"there is a NUL character at {self.place(nul)}; remove it")
+            raise Invalid(f"there is a NUL character at {self.location(nul)}; remove it")
 
     # Tokens
 
@@ -65,7 +65,7 @@ class Reader:
         return token
 
     def begin(self) -> None:
-        """A new statement: what was before is not mentioned any more."""
+        """Start a new statement: messages no longer mention the previous one."""
         self._before = ""
 
     def _skip(self) -> None:
@@ -100,29 +100,29 @@ class Reader:
                 return Token(SYMBOL, symbol, start, start + 1)
 
     def _literal(self, pattern: re.Pattern[str], kind: str, start: int, quote: str) -> Token:
-        found = pattern.match(self.text, start)
-        if found is None:
+        match = pattern.match(self.text, start)
+        if match is None:
             self._open(quote, start)
-        return Token(kind, found[1].replace(quote * 2, quote), start, found.end())
+        return Token(kind, match[1].replace(quote * 2, quote), start, match.end())
 
     def _open(self, what: str, start: int) -> NoReturn:
-        raise Invalid(f"the {what} at {self.place(start)} is never closed")
+        raise Invalid(f"the {what} at {self.location(start)} is never closed")
 
     # Grammar
 
-    def at(self, *words: str) -> bool:
+    def at(self, *keywords: str) -> bool:
         token = self.peek()
-        return token.kind == WORD and token.value.upper() in words
+        return token.kind == WORD and token.value.upper() in keywords
 
-    def accept(self, *words: str) -> str | None:
-        """The keyword, if one of these stands here."""
-        return self.take().value.upper() if self.at(*words) else None
+    def accept(self, *keywords: str) -> str | None:
+        """Take and return the next keyword if it is one of these."""
+        return self.take().value.upper() if self.at(*keywords) else None
 
-    def expect(self, *words: str, or_else: str = "") -> str:
-        found = self.accept(*words)
-        if found is None:
-            self.fail(listed([*words, *([or_else] if or_else else [])]), words)
-        return found
+    def expect(self, *keywords: str, or_else: str = "") -> str:
+        keyword = self.accept(*keywords)
+        if keyword is None:
+            self.fail(listed([*keywords, *([or_else] if or_else else [])]), keywords)
+        return keyword
 
     def accept_symbol(self, symbol: str) -> bool:
         token = self.peek()
@@ -147,7 +147,7 @@ class Reader:
         return self.take().value
 
     def value(self, *, bare: bool) -> Any:
-        """Text, a number, TRUE, FALSE or NULL; a `bare` word is text where that is no doubt."""
+        """Text, a number, TRUE, FALSE or NULL; with `bare` also a word without quotes, as text."""
         token = self.peek()
         if token.kind == TEXT:
             return self.take().value
@@ -169,7 +169,7 @@ class Reader:
         return token.kind == END or (token.kind, token.value) == (SYMBOL, ";")
 
     def query(self, *, closed: bool) -> str:
-        """A query as it stands: up to the semicolon, or with `closed` up to the `)` around it."""
+        """The text of a query: up to the semicolon, or with `closed` up to the `)` around it."""
         self._skip()
         start, self._peeked = self.position, None
         rest = self.text[start : start + STATEMENT_LENGTH + 1]
@@ -185,39 +185,41 @@ class Reader:
         else:
             depth, end = _balance(rest, before, len(rest), depth, closed)
         if closed and (end < 0 or rest[end : end + 1] != ")"):
-            raise Invalid(f"the ( before {self.place(start)} is never closed")
+            raise Invalid(f"the ( before {self.location(start)} is never closed")
         self.position = start + (len(rest) if end < 0 else end)
         return self.text[start : self.position].strip()
 
-    # Saying where
+    # Positions and errors
 
-    def place(self, offset: int) -> str:
+    def location(self, offset: int) -> str:
         """line:column, both from 1."""
         return f"{self._line(offset)}:{offset - self.text.rfind(chr(10), 0, offset)}"
 
     def _line(self, offset: int) -> int:
         return self.text.count("\n", 0, offset) + 1
 
-    def fail(self, expected: str, words: Sequence[str] = ()) -> NoReturn:
-        """Invalid: what would have been right here, what stands here, and what was meant."""
+    def fail(self, expected: str, keywords: Sequence[str] = ()) -> NoReturn:
+        """Raise Invalid: what was expected, what was found, and a suggestion."""
         token = self.peek()
-        shown = "the end" if token.kind == END else repr(_cut(self.text[token.start : token.end]))
+        actual = "the end" if token.kind == END else repr(_cut(self.text[token.start : token.end]))
         after = f" after {_cut(self._before)}" if self._before else ""
         close = []
         if token.kind == WORD:
-            close = get_close_matches(token.value.upper(), words, cutoff=SLIP)
+            close = get_close_matches(token.value.upper(), keywords, cutoff=SIMILARITY)
         hint = f"; did you mean {close[0]}?" if close else ""
-        if close:  # a slip of the pen: the others were not meant
-            expected = listed([word for word in words if word in close])
-        raise Invalid(f"expected {expected}{after}, got {shown} at {self.place(token.start)}{hint}")
+        if close:  # a typing error: name only the close keywords
+            expected = listed([word for word in keywords if word in close])
+        raise Invalid(
+            f"expected {expected}{after}, got {actual} at {self.location(token.start)}{hint}"
+        )
 
 
 def _balance(text: str, start: int, end: int, depth: int, closed: bool) -> tuple[int, int]:
-    """(depth, offset of the `)` that closes more than was opened, or -1)."""
-    for found in _PARENTHESIS.finditer(text, start, end):
-        depth += 1 if found[0] == "(" else -1
+    """(depth, offset of the first unmatched `)`, or -1)."""
+    for match in _PARENTHESIS.finditer(text, start, end):
+        depth += 1 if match[0] == "(" else -1
         if closed and depth < 0:
-            return depth, found.start()
+            return depth, match.start()
     return depth, -1
 
 
@@ -225,6 +227,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def listed(words: Sequence[str]) -> str:
-    *first, last = words
+def listed(names: Sequence[str]) -> str:
+    *first, last = names
     return f"{', '.join(first)} or {last}" if first else last

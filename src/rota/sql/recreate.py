@@ -1,6 +1,6 @@
-"""SHOW CREATE SCHEDULE: a statement that makes the schedule again, as far as it may be shown.
+"""SHOW CREATE SCHEDULE: a statement that creates the schedule again, without secrets.
 
-What is hidden (passwords in its SQL or its arguments) has to be filled in.
+Redacted parts (passwords in its SQL or its arguments) have to be filled in by hand.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _TIMINGS = {"cron": "RECURRING", "every": "EVERY", "once": "AT"}
 
 
 def create_statement(schedule: Schedule, job: Job | None) -> str:
-    """`job` is its job, None if no process registered it."""
+    """The statement. `job` is None if no process has registered it."""
     if schedule.error is not None:
         raise Conflict(f"schedule {schedule.name!r} is broken: {schedule.error}")
-    own = job is not None and job.shared and job.name == schedule.name
-    what = _body(job) if own and job is not None else f"FOR JOB {name(schedule.job)}"
+    is_own = job is not None and job.shared and job.name == schedule.name
+    what = _body(job) if is_own and job is not None else f"FOR JOB {name(schedule.job)}"
     lines = [
         f"CREATE SCHEDULE {name(schedule.name)} {what}",
         f"{_TIMINGS[schedule.kind]} {quoted(schedule.expr)}",
     ]
-    options = _options(schedule) | (_job_options(job) if own and job is not None else {})
+    options = _options(schedule) | (_job_options(job) if is_own and job is not None else {})
     if options:
-        told = ", ".join(f"{option} = {_value(value)}" for option, value in options.items())
-        lines.append(f"WITH SCHEDULE OPTIONS ({told})")
+        text = ", ".join(f"{option} = {_value(value)}" for option, value in options.items())
+        lines.append(f"WITH SCHEDULE OPTIONS ({text})")
     return "\n".join(lines)
 
 
@@ -48,26 +48,26 @@ def _body(job: Job) -> str:
 
 
 def _options(schedule: Schedule) -> dict[str, Any]:
-    """What is not as it would be without saying so."""
-    told: dict[str, Any] = {}
+    """The options that differ from their defaults."""
+    options: dict[str, Any] = {}
     for option in sorted(SCHEDULE_OPTIONS - {"retry"}):
         value = getattr(schedule, option)
-        # The zone and the owner depend on who creates it.
+        # Always written: the defaults of zone and owner depend on the process and user.
         if value == getattr(plain_schedule(), option) and option not in ("timezone", "owner"):
             continue
         if value is not None:
-            told[option] = told_args(schedule) if option == "args" else value
-    if "overlap" in told:
-        told["on_previous_running"] = ON_PREVIOUS_RUNNING[told.pop("overlap")]
-    if "on_error" in told:
-        told["on_execution_failure"] = ON_EXECUTION_FAILURE[told.pop("on_error")]
-    return told | ({} if schedule.retry is None else _retry_options(schedule.retry))
+            options[option] = redacted_args(schedule) if option == "args" else value
+    if "overlap" in options:
+        options["on_previous_running"] = ON_PREVIOUS_RUNNING[options.pop("overlap")]
+    if "on_error" in options:
+        options["on_execution_failure"] = ON_EXECUTION_FAILURE[options.pop("on_error")]
+    return options | ({} if schedule.retry is None else _retry_options(schedule.retry))
 
 
 def _retry_options(retry: Retry) -> dict[str, Any]:
-    told = retry.to_dict()
-    told["retry_jitter"] = told.pop("jitter")
-    return told
+    options = retry.to_dict()
+    options["retry_jitter"] = options.pop("jitter")
+    return options
 
 
 def _job_options(job: Job) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _job_options(job: Job) -> dict[str, Any]:
     return {option: of_job[option] for option in JOB_OPTIONS if of_job[option] is not None}
 
 
-def told_args(schedule: Schedule) -> str:
+def redacted_args(schedule: Schedule) -> str:
     return json.dumps(redact(dict(schedule.args)), ensure_ascii=False)
 
 
@@ -103,5 +103,5 @@ def quoted(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """Always in quotes: a name may look like a comment, or like a number."""
+    """A name in quotes: without them it may look like a comment or a number."""
     return f'"{text}"'

@@ -1,4 +1,4 @@
-"""What statements answer: rows about schedules, jobs and runs, without secrets."""
+"""The rows that statements return about schedules, jobs and runs, without secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, Column, Result
 from rota.model.run import Enqueued
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.sql.options import ON_EXECUTION_FAILURE, ON_PREVIOUS_RUNNING
-from rota.sql.recreate import quoted, told_args
+from rota.sql.recreate import quoted, redacted_args
 
 CREATE_STATEMENT = "create_statement"  # the column of SHOW CREATE SCHEDULE
 SCHEDULES = (
@@ -38,66 +38,76 @@ EXPLAINED = (
 )  # fmt: skip
 
 
-def some_schedules(control: Control, status: str | None) -> tuple[list[Schedule], bool]:
-    """All of them, or those that are paused or not; and whether there are more than shown."""
-    found: list[Schedule] = []
+def list_schedules(control: Control, status: str | None) -> tuple[list[Schedule], bool]:
+    """(schedules, whether there are more than the limit); all, or those paused or not."""
+    schedules: list[Schedule] = []
     after = ""
     while page := control.schedules(after=after, limit=PAGE):
         after = page[-1].name
-        found += [one for one in page if status is None or one.paused == (status == "PAUSED")]
-        if len(found) > SELECT_ROWS:
-            return found[:SELECT_ROWS], True
+        schedules += [
+            schedule
+            for schedule in page
+            if status is None or schedule.paused == (status == "PAUSED")
+        ]
+        if len(schedules) > SELECT_ROWS:
+            return schedules[:SELECT_ROWS], True
         if len(page) < PAGE:
             break
-    return found, False
+    return schedules, False
 
 
-def schedules(control: Control, found: Sequence[Schedule], *, more: bool = False) -> Result:
-    running = control.running_by_schedule() if found else {}
-    jobs = _jobs_of(control, found)
+def schedules(control: Control, schedules: Sequence[Schedule], *, more: bool = False) -> Result:
+    running = control.running_by_schedule() if schedules else {}
+    jobs = _jobs_of(control, schedules)
     rows = tuple(
         (
-            one.id,
-            one.name,
-            one.status,
-            next_run(one),
-            one.state if one.error is None else redact_text(one.error),
-            recurrence(one),
-            running.get(one.id, 0),
-            one.owner,
-            one.created_at,
-            ON_PREVIOUS_RUNNING.get(one.overlap, one.overlap),
-            ON_EXECUTION_FAILURE.get(one.on_error, one.on_error),
-            _command(one, jobs.get(one.job)),
+            schedule.id,
+            schedule.name,
+            schedule.status,
+            next_run(schedule),
+            schedule.state if schedule.error is None else redact_text(schedule.error),
+            recurrence(schedule),
+            running.get(schedule.id, 0),
+            schedule.owner,
+            schedule.created_at,
+            ON_PREVIOUS_RUNNING.get(schedule.overlap, schedule.overlap),
+            ON_EXECUTION_FAILURE.get(schedule.on_error, schedule.on_error),
+            _command(schedule, jobs.get(schedule.job)),
         )
-        for one in found
+        for schedule in schedules
     )
     return Result(columns=SCHEDULES, rows=rows, more=more)
 
 
-def _jobs_of(control: Control, found: Sequence[Schedule]) -> dict[str, Job]:
-    """The jobs that may have SQL of their own: those that are called like their schedule."""
-    names = sorted({one.job for one in found if one.job == one.name})
+def _jobs_of(control: Control, schedules: Sequence[Schedule]) -> dict[str, Job]:
+    """Jobs with the name of their schedule: only these may be SQL of CREATE SCHEDULE."""
+    names = sorted({schedule.job for schedule in schedules if schedule.job == schedule.name})
     return control.jobs_named(names) if names else {}
 
 
 def _command(schedule: Schedule, job: Job | None) -> str:
     if job is not None and job.shared:
         return shorten(str(job.spec.get("text", "")), SELECT_CELL_LENGTH)
-    args = f" WITH {quoted(told_args(schedule))}" if schedule.args else ""
+    args = f" WITH {quoted(redacted_args(schedule))}" if schedule.args else ""
     return f"RUN JOB {schedule.job}{args}"
 
 
-def changed(found: Iterable[Schedule], *, status: str | None = None) -> Result:
-    """What became of schedules."""
+def changed(schedules: Iterable[Schedule], *, status: str | None = None) -> Result:
+    """The state of schedules after a change."""
     rows = tuple(
-        (one.id, one.name, status or one.status, None if status else next_run(one)) for one in found
+        (
+            schedule.id,
+            schedule.name,
+            status or schedule.status,
+            None if status else next_run(schedule),
+        )
+        for schedule in schedules
     )
     return Result(columns=CHANGED, rows=rows)
 
 
 def next_run(schedule: Schedule) -> datetime | None:
-    """NULL unless it fires by itself; also while it waits for the end of its run."""
+    """The next fire; None if it is not ACTIVE, or waits for the end of its run."""
     moment = schedule.next_fire_at
     if schedule.status != "ACTIVE" or moment is None or moment >= WAITING_FOR_RUN:
         return None
@@ -105,7 +115,7 @@ def next_run(schedule: Schedule) -> datetime | None:
 
 
 def recurrence(schedule: Schedule) -> str:
-    """As the view `jobs` says it."""
+    """The timing as the view `jobs` has it."""
     return schedule.expr if schedule.kind == "cron" else f"{schedule.kind} {schedule.expr}"
 
 
@@ -115,45 +125,46 @@ def recreation(schedule: Schedule, statement: str) -> Result:
 
 
 def jobs(control: Control) -> Result:
-    """The view of that name without what is retired, true and false as such on every engine."""
-    found = control.select(
+    """The view `jobs` without retired jobs, with booleans as such on every engine."""
+    view = control.select(
         f"SELECT * FROM jobs WHERE coalesce(error, '') NOT LIKE '{RETIRED}%' ORDER BY name"
     )
-    flags = {place for place, name in enumerate(found.names) if name in ("enabled", "running")}
+    flags = {index for index, name in enumerate(view.names) if name in ("enabled", "running")}
     rows = tuple(
-        tuple(bool(cell) if place in flags else cell for place, cell in enumerate(row))
-        for row in found.rows
+        tuple(bool(cell) if index in flags else cell for index, cell in enumerate(row))
+        for row in view.rows
     )
     columns = tuple(
-        Column(column.name, BOOLEAN if place in flags else column.type)
-        for place, column in enumerate(found.columns)
+        Column(column.name, BOOLEAN if index in flags else column.type)
+        for index, column in enumerate(view.columns)
     )
-    return Result(columns=columns, rows=rows, more=found.more)
+    return Result(columns=columns, rows=rows, more=view.more)
 
 
 def runs(control: Control, *, job: str | None, schedule: str | None) -> Result:
-    """The newest."""
-    found = control.runs(job=job, schedule=schedule, limit=PAGE)
+    """The newest runs."""
+    newest = control.runs(job=job, schedule=schedule, limit=PAGE)
     rows = tuple(
         (
             run.id, run.job, run.schedule_id, run.state, run.attempt, run.created_at, run.due_at,
             run.started_at, run.finished_at, run.created_by, run.args, run.error, run.reason,
         )
-        for run in found
+        for run in newest
     )  # fmt: skip
-    return Result(columns=RUNS, rows=rows, more=len(found) == PAGE)
+    return Result(columns=RUNS, rows=rows, more=len(newest) == PAGE)
 
 
-def explanation(told: Explanation) -> Result:
-    """The next times; then what keeps it from running, if anything does."""
+def explanation(explained: Explanation) -> Result:
+    """The next times, then the reasons why it does not run now, if there are any."""
     rows: list[tuple[Any, ...]] = [
-        (one.at, one.at.isoformat(), told.words, one.note) for one in told.coming
+        (occurrence.at, occurrence.at.isoformat(), explained.words, occurrence.note)
+        for occurrence in explained.coming
     ]
-    rows += [(None, None, told.words, reason) for reason in told.reasons]
-    return Result(columns=EXPLAINED, rows=tuple(rows) or ((None, None, told.words, None),))
+    rows += [(None, None, explained.words, reason) for reason in explained.reasons]
+    return Result(columns=EXPLAINED, rows=tuple(rows) or ((None, None, explained.words, None),))
 
 
 def made(run: Enqueued, job: str) -> Result:
-    """A run that was asked for."""
+    """The run that a statement created."""
     columns = (Column("run_id"), Column("job_name"))
     return Result(columns=columns, rows=((run.id, redact(job)),))

@@ -1,7 +1,7 @@
-"""The statements, as they were understood. What they do is in `execute`.
+"""The parsed statements; `execute` runs them.
 
-`role` is what somebody needs to be allowed to give one: to look, to operate, or to say which SQL
-runs as whom.
+`role` is the role that a statement requires: viewer to read, operator to operate, admin to define
+which SQL runs and as which database role.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Statement:
         return VIEWER
 
     @property
-    def words(self) -> str:
-        """What it begins with, as far as its role depends on it."""
+    def description(self) -> str:
+        """The first words of the statement that decide its role."""
         return "SHOW, EXPLAIN and SELECT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select(Statement):
-    """A query over the views, in the words of the database."""
+    """A query over the views, in the dialect of the database."""
 
     sql: str
 
@@ -87,7 +87,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """SQL of its own, for a named target or the default one."""
+    """The SQL of a schedule, for a named target or the default one."""
 
     text: str | None = None
     target: str | None = None
@@ -95,7 +95,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSchedule(Operation):
-    """Of a job that there is, or of SQL that becomes one."""
+    """A schedule for an existing job, or for SQL that becomes its job."""
 
     name: str
     timing: Timing
@@ -109,13 +109,13 @@ class CreateSchedule(Operation):
         return OPERATOR if self.body is None else ADMIN
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return "CREATE SCHEDULE" if self.body is None else "CREATE SCHEDULE … AS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterSchedule(Operation):
-    """What is None stays as it is; an option that is None goes back to its default."""
+    """Fields that are None stay unchanged; an option with the value None gets its default."""
 
     schedule: str
     timing: Timing | None = None
@@ -125,11 +125,11 @@ class AlterSchedule(Operation):
 
     @property
     def role(self) -> str:
-        """Who says as whom SQL runs says as much as who says which."""
+        """ADMIN also for run_as: to choose the role that SQL runs as is to choose the SQL."""
         return ADMIN if self.body is not None or "run_as" in self.options else OPERATOR
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         changed = "run_as" if self.body is None else "AS"
         return "ALTER SCHEDULE" if self.role == OPERATOR else f"ALTER SCHEDULE … SET {changed}"
 
@@ -139,18 +139,19 @@ PAUSE, RESUME, DROP, CANCEL = "PAUSE", "RESUME", "DROP", "CANCEL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSchedules(Operation):
-    """PAUSE, RESUME or DROP: one schedule, or those that a query finds. `found` are the numbers
-    of those that it found already."""
+    """PAUSE, RESUME or DROP of one schedule, or of those that a query finds.
+
+    `ids` is the result of the query once it has run."""
 
     verb: str
     schedule: str | None = None
     query: str | None = None
-    found: tuple[int, ...] | None = None
+    ids: tuple[int, ...] | None = None
     reason: str | None = None
     if_exists: bool = False
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"{self.verb} SCHEDULE"
 
 
@@ -161,11 +162,11 @@ class ChangeRuns(Operation):
     verb: str
     schedule: str | None = None
     query: str | None = None
-    found: tuple[int, ...] | None = None
+    ids: tuple[int, ...] | None = None
     reason: str | None = None
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"{self.verb} JOBS FOR SCHEDULE"
 
 
@@ -174,7 +175,7 @@ class ExecuteSchedule(Operation):
     schedule: str
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return "EXECUTE SCHEDULE"
 
 
@@ -184,28 +185,28 @@ class RunJob(Operation):
     args: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return "RUN JOB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch(Operation):
-    """Claims of all processes, on or off."""
+    """Switches the claims of all processes on or off."""
 
     on: bool
     reason: str | None = None
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return "RESUME DISPATCH" if self.on else "PAUSE DISPATCH"
 
 
-# What a statement can begin with.
+# First words of statements.
 BEGINNINGS: Final = (
     "SHOW", "CREATE", "ALTER", "PAUSE", "RESUME", "DROP", "CANCEL", "EXECUTE", "RUN", "EXPLAIN",
     "SELECT", "WITH", "VALUES",
 )  # fmt: skip
-# What can be completed at a prompt.
+# Words that a prompt completes.
 KEYWORDS: Final = (
     *BEGINNINGS, "SCHEDULE", "SCHEDULES", "JOB", "JOBS", "RUNS", "FOR", "AS", "ON", "RECURRING",
     "EVERY", "AT", "OPTIONS", "SET", "REASON", "COUNT", "DISPATCH", "RUNNING", "PAUSED",

@@ -11,18 +11,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.errors import RotaError
-from rota.model.control_row import Asked, Reply
+from rota.model.control_row import ControlReply, ControlRequest
 from rota.model.files import KeptFile, NewFile
 from rota.model.job import Job
 from rota.model.outcome import Settlement
 from rota.model.plan import FirePlan
-from rota.model.run import Attempt, Claimed, Enqueued, NewRun, Run
+from rota.model.run import Attempt, ClaimedRun, Enqueued, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.model.steps import StepDone, StepFile, StepTransaction
 from rota.model.token import Token
 from rota.storage.engine import Row
 from rota.storage.scripts.changes import Actor
-from rota.storage.scripts.claim import Claimant, LogLine, Renewed
+from rota.storage.scripts.claim import ClaimRequest, LogLine, Renewed
 from rota.storage.scripts.figures import Figures
 from rota.storage.scripts.fire import Broken, Due, Fired
 from rota.storage.scripts.settle import OnTerminated, Settled
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Actor",
     "Broken",
-    "Claimant",
+    "ClaimRequest",
     "Due",
     "Figures",
     "Fired",
@@ -54,7 +54,10 @@ class Storage(Protocol):
     def next_fire_at(self) -> tuple[datetime, datetime | None]: ...
     def park_schedules(self, broken: Sequence[Broken]) -> set[int]: ...
     def fire(
-        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None = None
+        self,
+        plans: Sequence[FirePlan],
+        jobs: Mapping[str, Job],
+        claimant: ClaimRequest | None = None,
     ) -> Fired: ...
     def due_kin(self, schedule: Schedule, limit: int) -> list[int]: ...
     def fire_kin(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired: ...
@@ -81,7 +84,7 @@ class Storage(Protocol):
         jobs: Sequence[str],
         limit: int,
         lease: timedelta,
-    ) -> list[Claimed]: ...
+    ) -> list[ClaimedRun]: ...
     def let_go_unknown(self, worker_id: str, known: Collection[int]) -> int: ...
     def renew(self, held: Sequence[tuple[int, int]], lease: timedelta) -> list[Renewed]: ...
     def cancel_requests(self, seqs: Sequence[int]) -> list[int]: ...
@@ -111,7 +114,7 @@ class Storage(Protocol):
         self, settlements: Sequence[Settlement], on_terminated: OnTerminated | None = None
     ) -> list[Settled]: ...
     def held_elsewhere(self, settlements: Sequence[Settlement]) -> set[int]: ...
-    def expired_runs(self, limit: int, without: Collection[int] = ()) -> list[Claimed]: ...
+    def expired_runs(self, limit: int, without: Collection[int] = ()) -> list[ClaimedRun]: ...
     def sweep(self, limit: int) -> int: ...
     def prune_runs(self, state: str, *, age_seconds: float, keep_last: int, limit: int) -> int: ...
 
@@ -199,10 +202,13 @@ class Storage(Protocol):
     def prune_files(self, *, limit: int) -> int: ...
 
     # control rows
-    def asked(self, *, limit: int) -> list[Asked]: ...
+    def asked(self, *, limit: int) -> list[ControlRequest]: ...
     def answer(
-        self, asked_id: int, do: Callable[[Any], Reply], refuse: Callable[[RotaError], Reply]
-    ) -> Reply | None: ...
+        self,
+        asked_id: int,
+        do: Callable[[Any], ControlReply],
+        refuse: Callable[[RotaError], ControlReply],
+    ) -> ControlReply | None: ...
     def prune_answered(self, *, age_seconds: float, keep: int, limit: int) -> int: ...
 
     # control

@@ -21,7 +21,7 @@ from rota.model.job import Job
 from rota.model.limits import check_name
 from rota.model.outcome import Settlement
 from rota.model.retry import Retry
-from rota.model.run import Attempt, Claimed, NewRun, Run
+from rota.model.run import Attempt, ClaimedRun, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.model.signature import Signature
 from rota.storage.engine import Row
@@ -50,9 +50,9 @@ def _span(text: str | None) -> timedelta | None:
     return None if text is None else parse_duration(text, "stored duration", zero=True)
 
 
-def claimed(row: tuple[Any, ...]) -> Claimed:
+def claimed(row: tuple[Any, ...]) -> ClaimedRun:
     """The columns of a claimed run stand in the order of the fields."""
-    run = Claimed(*row)
+    run = ClaimedRun(*row)
     if run.timeout is not None:
         try:
             timeout = _span(run.timeout)  # type: ignore[arg-type]  # text, until here
@@ -62,7 +62,7 @@ def claimed(row: tuple[Any, ...]) -> Claimed:
     return run
 
 
-def claimed_in_order(found: Iterable[tuple[Any, ...]]) -> list[Claimed]:
+def claimed_in_order(found: Iterable[tuple[Any, ...]]) -> list[ClaimedRun]:
     """By priority, the highest first, then as they are due."""
     runs = [claimed(row) for row in found]
     runs.sort(key=_due)
@@ -152,7 +152,7 @@ def job(row: Row) -> Job:
         return checked_job(row)
     except Invalid as fault:
         error = str(fault) if row["error"] is None else f"{row['error']}; {fault}"
-        return Job.broken({name: row[name] for name in _PLAIN_JOB_COLUMNS}, error)
+        return Job.from_unreadable_row({name: row[name] for name in _PLAIN_JOB_COLUMNS}, error)
 
 
 _PLAIN_JOB_COLUMNS = (
@@ -217,7 +217,7 @@ def checked_schedule(row: Row) -> Schedule:
     check_name(row["name"], "schedule name")
     # Its own arguments: nobody shall change those of another one.
     own = dict(zip(_OWN, _own(row), strict=True))
-    return template.like(args=from_json(row["args"]), **own)
+    return template.copy_unchecked(args=from_json(row["args"]), **own)
 
 
 def _schedule(row: Row) -> Schedule:
@@ -251,7 +251,7 @@ def schedule(row: Row) -> Schedule:
     try:
         return checked_schedule(row)
     except Exception as fault:
-        return Schedule.broken({**row, "args": {}, "retry": None}, str(fault))
+        return Schedule.from_unreadable_row({**row, "args": {}, "retry": None}, str(fault))
 
 
 def schedule_row(schedule: Schedule) -> Row:

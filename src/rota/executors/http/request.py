@@ -18,7 +18,7 @@ from rota.executors.http.spec import (
     texts,
 )
 from rota.executors.variables import args_of, values_of
-from rota.model.environment import ARGS, TOLD
+from rota.model.environment import ARGS, RUN_VARIABLES
 from rota.model.fill import fill, refuse_missing, secrets_in, value_of, variables
 from rota.model.interpolate import variable_of
 from rota.model.redact import is_secret_name
@@ -125,7 +125,7 @@ def _secrets(spec: Mapping[str, Any], values: Mapping[str, str], arguments: set[
 
     In a header every variable of the environment counts as a secret, whatever its name. In other
     texts, and for arguments of a run, the name decides."""
-    headers, plain = headers_of(spec), {*arguments, *TOLD}
+    headers, plain = headers_of(spec), {*arguments, *RUN_VARIABLES}
     in_headers = [variable for text in headers.values() for variable in variables(text)]
     values_in_headers = [
         value_of(variable, values) or "" for variable in in_headers if variable.name not in plain

@@ -220,7 +220,7 @@ class SqlRun:
                 except SqlFailed as fault:
                     if statement.removes and not self.interrupts.stopped():
                         continue  # the object is already removed
-                    raise RestoreFailed(fault, file.name, part, statement.words[0]) from fault
+                    raise RestoreFailed(fault, file.name, part, statement.keywords[0]) from fault
         finally:
             if is_extra:
                 session.close()

@@ -88,7 +88,7 @@ class PostgresSession:
             result.add_changed(cursor.rowcount)
             result.no_rows()
         else:
-            if statement.words[0] in ("INSERT", "UPDATE", "DELETE", "MERGE"):
+            if statement.keywords[0] in ("INSERT", "UPDATE", "DELETE", "MERGE"):
                 result.add_changed(cursor.rowcount)
             result.read([column.name for column in cursor.description], iter([cursor.fetchall()]))
 
@@ -129,7 +129,7 @@ class PostgresSession:
 
 
 def _only_reads(statement: Statement, text: str) -> bool:
-    if statement.words[0] not in _READS:
+    if statement.keywords[0] not in _READS:
         return False
     tokens = lex(text, "postgres")
     return not any(

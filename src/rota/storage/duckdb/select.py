@@ -17,7 +17,7 @@ import duckdb
 from rota.errors import Invalid, Unavailable
 from rota.model.limits import SELECT_BYTES
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, NUMBER, TEXT, Column, Result
-from rota.model.result import shown_rows as shown
+from rota.model.result import displayable_rows as shown
 from rota.model.views import VIEWS, beyond_views, bounded, check_columns, without_end
 
 _FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})

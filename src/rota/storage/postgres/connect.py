@@ -9,7 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from rota.errors import Invalid, StorageError
-from rota.model.url import ENCODE, check_url, with_patience
+from rota.model.url import ENCODE, check_url, with_timeouts
 from rota.storage.postgres.faults import translate
 from rota.storage.postgres.session import Session
 
@@ -63,7 +63,7 @@ class Address:
         self._prepare, self._told = prepare, False
         self.pooled = False  # found when the first session is opened
         told = {"application_name": "rota", **given}
-        self._parameters = with_patience(told, os.environ)
+        self._parameters = with_timeouts(told, os.environ)
         self.role = str(given.get("user") or "")
         host = given.get("host") or given.get("hostaddr") or ""
         port = f":{given['port']}" if given.get("port") else ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 
 SLOW_SECONDS = 0.004
 SLOW_SECONDS_PER_RUN = 0.0001
@@ -39,7 +39,7 @@ class Marks:
         self._looked_at = float("-inf")
         self._jobs: Sequence[str] = ()
         self.passed_at: float | None = None  # a long look, whose lines nobody has asked for
-        self._last: Claimed | None = None  # of it, if it took as many as it could
+        self._last: ClaimedRun | None = None  # of it, if it took as many as it could
 
     def usable(self, now: float, jobs: Sequence[str]) -> bool:
         """False when this claim has to begin at the head."""
@@ -54,7 +54,7 @@ class Marks:
 
     def looked(
         self,
-        claimed: Sequence[Claimed],
+        claimed: Sequence[ClaimedRun],
         seconds: float,
         now: float,
         *,
@@ -88,7 +88,7 @@ class Marks:
             elif priority == last.priority:
                 self._mark(queue, priority, last.due_at)
 
-    def _forget_behind(self, last: Claimed) -> None:
+    def _forget_behind(self, last: ClaimedRun) -> None:
         """A look ended here, and what lies behind may have come since the marks were made."""
         for queue, marks in self._marks.items():
             self._marks[queue] = {
@@ -97,7 +97,7 @@ class Marks:
                 if priority >= last.priority
             }
 
-    def claimed(self, claimed: Sequence[Claimed]) -> None:
+    def claimed(self, claimed: Sequence[ClaimedRun]) -> None:
         for run in claimed:
             self._mark(run.queue, run.priority, run.due_at)
 

@@ -14,7 +14,7 @@ import psycopg
 from rota.errors import Invalid, RotaError, Unavailable
 from rota.model.limits import SELECT_ROW_BYTES
 from rota.model.result import BOOLEAN, INSTANT, INTEGER, JSON, NUMBER, TEXT, Column, Result
-from rota.model.result import shown_rows as shown
+from rota.model.result import displayable_rows as shown
 from rota.model.views import bounded, check_columns, refuse_names, without_end
 from rota.storage.postgres.connect import Address
 from rota.storage.postgres.faults import translate

@@ -13,7 +13,7 @@ from rota.extras import how_to_install
 from rota.model.job import Job
 from rota.model.outcome import Settlement
 from rota.model.plan import FirePlan
-from rota.model.run import Alike, Claimed, Enqueued, NewRun, Run, occurrence_ids
+from rota.model.run import BulkRuns, ClaimedRun, Enqueued, NewRun, Run, occurrence_ids
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.model.transitions import DEAD, SUCCEEDED
 from rota.storage import rows
@@ -22,7 +22,7 @@ from rota.storage.postgres.beside import Beside, tried
 from rota.storage.postgres.bind import array, bind
 from rota.storage.postgres.marks import MOST_MARKS, Marks
 from rota.storage.scripts.admit import HELD_PER_KEY
-from rota.storage.scripts.claim import Claimant
+from rota.storage.scripts.claim import ClaimRequest
 from rota.storage.scripts.fire import NOTHING_FIRED, Fired, advances, run_row
 from rota.storage.scripts.herd import all_fired, kin_row
 from rota.storage.scripts.settle import Settled
@@ -69,7 +69,7 @@ class PostgresStore(Store):
         jobs: Sequence[str],
         limit: int,
         lease: timedelta,
-    ) -> list[Claimed]:
+    ) -> list[ClaimedRun]:
         """One statement: what was picked but not claimed would otherwise stay locked meanwhile."""
         asked: dict[str, Any] = {
             "worker_id": worker_id,
@@ -128,7 +128,10 @@ class PostgresStore(Store):
         return {seq for (seq,) in found}
 
     def fire(
-        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None = None
+        self,
+        plans: Sequence[FirePlan],
+        jobs: Mapping[str, Job],
+        claimant: ClaimRequest | None = None,
     ) -> Fired:
         """Those on time and free to start in one statement, and begun by it where nobody is in
         line; the others with every decision, and for a claim to find. What was begun waits for
@@ -138,7 +141,7 @@ class PostgresStore(Store):
         return fired if fired.claimed or not rest else fired + super().fire(rest, jobs)
 
     def _fire_free(
-        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None
+        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: ClaimRequest | None
     ) -> Fired:
         first: dict[str, FirePlan] = {}  # a slot goes to its oldest occurrence
         for plan in plans:
@@ -149,7 +152,7 @@ class PostgresStore(Store):
             slot = plan.schedule.slot
             alone = slot is None or first[slot] is plan
             ends = plan.next_fire_at is None
-            if len(plan.runs) != 1 or plan.stretches or ends or not alone:
+            if len(plan.runs) != 1 or plan.ranges or ends or not alone:
                 continue
             row = run_row(0, plan.schedule, plan.runs[0], jobs.get(plan.schedule.job), owns=True)
             row["key"] = None if slot is None else f"o/{slot}"
@@ -234,7 +237,7 @@ class PostgresStore(Store):
             connection, lambda tx: self._insert(tx, new_runs), notify=notify
         )
 
-    def _enqueue_alike(self, new_runs: Alike, notify: bool) -> list[Enqueued]:
+    def _enqueue_alike(self, new_runs: BulkRuns, notify: bool) -> list[Enqueued]:
         """One round trip, with what all of them share bound once."""
         template, bound, plain = self._bound
         if template is not new_runs.template:
@@ -263,7 +266,7 @@ class PostgresStore(Store):
 
     def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:
         """The idempotency keys of all runs are taken at once."""
-        if isinstance(new_runs, Alike):
+        if isinstance(new_runs, BulkRuns):
             tx.tuples("insert_alike_runs", **_alike(new_runs))
             return [Enqueued(id, True) for id in new_runs.ids]
         owners = self._take_keys(tx, new_runs)
@@ -313,7 +316,7 @@ class PostgresStore(Store):
         return super().list_events(run_id=run_id, before=before, limit=limit)
 
 
-def _claims(claimant: Claimant | None) -> dict[str, object]:
+def _claims(claimant: ClaimRequest | None) -> dict[str, object]:
     """How fire_free is told who claims, or that nobody does."""
     if claimant is None:
         return {"worker_id": None, "queues": [], "jobs": [], "lease_seconds": 0.0}
@@ -343,7 +346,7 @@ def _is_plain(run: NewRun) -> bool:
     )
 
 
-def _alike(new_runs: Alike) -> dict[str, object]:
+def _alike(new_runs: BulkRuns) -> dict[str, object]:
     return {
         **rows.new_run_row(new_runs.template),
         "id": list(new_runs.ids),

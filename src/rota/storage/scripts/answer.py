@@ -11,7 +11,7 @@ from copy import copy
 from typing import Any, Self, cast
 
 from rota.errors import RotaError, Unavailable
-from rota.model.control_row import Asked, Reply
+from rota.model.control_row import ControlReply, ControlRequest
 from rota.model.limits import CONTROL_CHANGES, CONTROL_SECONDS
 from rota.storage.engine import Engine, Row, Transaction
 from rota.storage.joined import JoinedEngine
@@ -19,19 +19,22 @@ from rota.storage.scripts.base import Script
 
 
 class AnswerScript(Script):
-    def asked(self, *, limit: int) -> list[Asked]:
+    def asked(self, *, limit: int) -> list[ControlRequest]:
         """Rows that wait for an answer, the oldest first."""
         found = self.engine.look(lambda tx: tx.all("asked_rows", limit=limit))
-        return [Asked(**row) for row in found]
+        return [ControlRequest(**row) for row in found]
 
     def answer(
-        self, asked_id: int, do: Callable[[Any], Reply], refuse: Callable[[RotaError], Reply]
-    ) -> Reply | None:
+        self,
+        asked_id: int,
+        do: Callable[[Any], ControlReply],
+        refuse: Callable[[RotaError], ControlReply],
+    ) -> ControlReply | None:
         """Do it on the store it is given, and say so; None if it is answered, or somebody else's.
         What it raises undoes what it did and is the answer, unless the database is away or
         somebody holds a lock: then the row waits. `do` may be called again after a rollback."""
 
-        def work(tx: Transaction) -> Reply | None:
+        def work(tx: Transaction) -> ControlReply | None:
             if tx.one("lock_asked_row", id=asked_id) is None:
                 return None
             try:
@@ -42,8 +45,8 @@ class AnswerScript(Script):
             except RotaError as fault:
                 reply = refuse(fault)
             tx.one(
-                "answer_row", id=asked_id, status=reply.status, kept=reply.kept, rows=reply.rows,
-                more=reply.more, error=reply.error,
+                "answer_row", id=asked_id, status=reply.status, kept=reply.redacted_text,
+                rows=reply.rows, more=reply.more, error=reply.error,
             )  # fmt: skip
             return reply
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.storage import rows
 from rota.storage.engine import Transaction
 from rota.storage.scripts.base import Script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimant:
+class ClaimRequest:
     """A worker that has room for `limit` runs. `queues` empty means all of them; `jobs` are the
     names it knows."""
 
@@ -54,13 +54,13 @@ class ClaimScript(Script):
         jobs: Sequence[str],
         limit: int,
         lease: timedelta,
-    ) -> list[Claimed]:
+    ) -> list[ClaimedRun]:
         """The next runs for this worker, in order, each with a fresh attempt number."""
-        asks = Claimant(worker_id=worker_id, queues=queues, jobs=jobs, limit=limit, lease=lease)
+        asks = ClaimRequest(worker_id=worker_id, queues=queues, jobs=jobs, limit=limit, lease=lease)
         claimed = self.engine.write("claim", lambda tx: self._claim(tx, asks))
         return rows.claimed_in_order(claimed)
 
-    def _claim(self, tx: Transaction, asks: Claimant) -> list[tuple[Any, ...]]:
+    def _claim(self, tx: Transaction, asks: ClaimRequest) -> list[tuple[Any, ...]]:
         """In any order. Nobody else writes meanwhile: what was picked is there to be claimed."""
         told = {"jobs": list(asks.jobs), "limit": asks.limit}
         queues = [queue for (queue,) in tx.tuples("open_queues", queues=list(asks.queues))]
@@ -76,7 +76,7 @@ class ClaimScript(Script):
         self._take_picked(tx, asks, seqs)
         return tx.tuples("claimed_runs", seqs=seqs) if seqs else []
 
-    def _take_picked(self, tx: Transaction, asks: Claimant, seqs: list[int]) -> None:
+    def _take_picked(self, tx: Transaction, asks: ClaimRequest, seqs: list[int]) -> None:
         if seqs:
             lease_seconds = asks.lease.total_seconds()
             tx.tuples(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rota.model.run import Alike, Enqueued, NewRun
+from rota.model.run import BulkRuns, Enqueued, NewRun
 from rota.storage import rows
 from rota.storage.engine import Transaction
 from rota.storage.scripts.admit import AdmitScript
@@ -15,7 +15,7 @@ class EnqueueScript(AdmitScript):
     def enqueue(self, new_runs: Sequence[NewRun], *, notify: bool = True) -> list[Enqueued]:
         """Insert runs in one transaction of our own, which may take free slots. `notify` wakes
         the workers of other processes."""
-        if isinstance(new_runs, Alike) and new_runs.template.wanted_key is None:
+        if isinstance(new_runs, BulkRuns) and new_runs.template.wanted_key is None:
             return self._enqueue_alike(new_runs, notify)
 
         def work(tx: Transaction) -> list[Enqueued]:
@@ -25,7 +25,7 @@ class EnqueueScript(AdmitScript):
 
         return self._enqueue(work, notify)
 
-    def _enqueue_alike(self, new_runs: Alike, notify: bool) -> list[Enqueued]:
+    def _enqueue_alike(self, new_runs: BulkRuns, notify: bool) -> list[Enqueued]:
         """Nothing to decide: the ids are the caller's, so that a repeat inserts nothing."""
         return self._enqueue(lambda tx: self._insert(tx, new_runs), notify)
 
@@ -56,7 +56,7 @@ class EnqueueScript(AdmitScript):
         self.engine.single("insert_queues", [{"name": name} for name in sorted(set(names))])
 
     def _insert(self, tx: Transaction, new_runs: Sequence[NewRun]) -> list[Enqueued]:
-        if isinstance(new_runs, Alike):
+        if isinstance(new_runs, BulkRuns):
             shared = rows.new_run_row(new_runs.template)
             del shared["id"], shared["args"]
             pairs = list(zip(new_runs.ids, new_runs.args, strict=True))

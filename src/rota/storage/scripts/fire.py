@@ -14,14 +14,14 @@ from rota.errors import Invalid, StorageError
 from rota.model.duration import format_duration
 from rota.model.job import Job
 from rota.model.limits import MISSED_COUNT
-from rota.model.plan import FirePlan, PlannedRun, Stretch
+from rota.model.plan import FirePlan, OccurrenceRange, PlannedRun
 from rota.model.policies import decide_overlap
-from rota.model.run import Claimed, slot_keys
+from rota.model.run import ClaimedRun, slot_keys
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.changes import Finished, record_finished
-from rota.storage.scripts.claim import Claimant, ClaimScript
+from rota.storage.scripts.claim import ClaimRequest, ClaimScript
 from rota.storage.scripts.delays import restart_delay
 
 
@@ -58,7 +58,7 @@ class Fired:
 
     moved: frozenset[int]
     outcomes: Mapping[str, int]
-    claimed: tuple[Claimed, ...] = ()
+    claimed: tuple[ClaimedRun, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -127,7 +127,10 @@ class FireScript(ClaimScript):
         return {row["id"] for row in self.engine.single("park_schedules", parked)}
 
     def fire(
-        self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: Claimant | None = None
+        self,
+        plans: Sequence[FirePlan],
+        jobs: Mapping[str, Job],
+        claimant: ClaimRequest | None = None,
     ) -> Fired:
         """Carry out the plans whose cursor still stands. With a claimant it is a claim as well, in
         one transaction: what was made begins without another one."""
@@ -249,7 +252,7 @@ class FireScript(ClaimScript):
             plan,
             next_fire_at=plan.schedule.next_after(plan.cursor),
             runs=() if known else tuple(replace(run, missed_count=1) for run in plan.runs[:1]),
-            stretches=(),
+            ranges=(),
         )
         return self._fire(tx, [one], jobs)
 
@@ -325,10 +328,10 @@ def _ledger_row(schedule: Schedule, run: PlannedRun, decision: str, run_id: str 
 
 def _stretches(plan: FirePlan, first: Row | None) -> list[Row]:
     """Ledger rows of occurrences without a run of their own; `first` is the row before them."""
-    return [_stretch_row(plan.schedule, stretch, first) for stretch in plan.stretches]
+    return [_stretch_row(plan.schedule, stretch, first) for stretch in plan.ranges]
 
 
-def _stretch_row(schedule: Schedule, stretch: Stretch, first: Row | None) -> Row:
+def _stretch_row(schedule: Schedule, stretch: OccurrenceRange, first: Row | None) -> Row:
     outcome, reason, run_id = stretch.outcome, stretch.reason, None
     if outcome == "coalesced" and first is not None:
         run_id = first["run_id"]

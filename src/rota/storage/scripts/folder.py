@@ -249,7 +249,7 @@ def _is_there(wanted: Definition, job: Row | None, schedule: Row | None) -> bool
 
 def _is_of(wanted: Definition, schedule: Schedule) -> bool:
     """Of the file's own job, or of another one only because somebody edited it."""
-    return wanted.name in (schedule.job, schedule.edits().get("job"))
+    return wanted.name in (schedule.job, schedule.operator_changes().get("job"))
 
 
 def _differs(row: Row, known: Job, job: Job) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.errors import Invalid, Unknown
 from rota.model.limits import MISSED_COUNT
-from rota.model.plan import count_stretch
+from rota.model.plan import count_range
 from rota.model.schedule import Schedule
 from rota.storage import rows
 from rota.storage.engine import Transaction
@@ -28,7 +28,7 @@ class LedgerScript(Script):
         asked = {"schedule_id": row["schedule_id"], "occurrence": row["occurrence"]}
         try:
             schedule = self._schedule_by_id(row["schedule_id"])
-            count = count_stretch(schedule, row["occurrence"], row["last_occurrence"])
+            count = count_range(schedule, row["occurrence"], row["last_occurrence"])
         except (Invalid, Unknown):
             count = MISSED_COUNT  # the calendar is gone or another one: at least so many
 
@@ -63,13 +63,13 @@ class LedgerScript(Script):
                 keep_rows=keep_rows,
                 limit=limit,
             )
-            from rota.model.fold import LedgerRow, fold
+            from rota.model.fold import LedgerRow, merge_rows
 
             ledger = [LedgerRow(**row) for row in old]
-            folded = fold(ledger)
-            if len(folded) == len(ledger):
+            merged = merge_rows(ledger)
+            if len(merged) == len(ledger):
                 return 0
-            kept = {row.occurrence: row for row in folded}
+            kept = {row.occurrence: row for row in merged}
             gone = [row for row in ledger if row.occurrence not in kept]
             tx.many(
                 "delete_occurrences",
@@ -85,7 +85,7 @@ class LedgerScript(Script):
                         "count": row.count,
                         "reason": row.reason,
                     }
-                    for row in folded
+                    for row in merged
                     if row not in ledger
                 ],
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rota.model.on_error import MOST_RETRIES, Reaction, react, retries_within, retry_id
+from rota.model.on_error import MOST_RETRIES, DeadRunAction, on_dead_run, retries_within, retry_id
 from rota.model.outcome import Settlement, error_line
 from rota.model.run import NewRun, Run
 from rota.model.schedule import Schedule
@@ -33,7 +33,7 @@ class ReactScript(Script):
                 continue  # dropped meanwhile, or broken: its runs go on alone
             died = rows.run(row)
             deaths, retries = self._deaths_in_a_row(tx, schedule), self._retries(tx, schedule, died)
-            reaction = react(schedule, died, now, deaths, retries)
+            reaction = on_dead_run(schedule, died, now, deaths, retries)
             schedules[schedule.id] = self._carry_out(tx, schedule, died, reaction)
 
     def _deaths_in_a_row(self, tx: Transaction, schedule: Schedule) -> int:
@@ -56,7 +56,7 @@ class ReactScript(Script):
         return count
 
     def _carry_out(
-        self, tx: Transaction, schedule: Schedule, died: Run, reaction: Reaction
+        self, tx: Transaction, schedule: Schedule, died: Run, reaction: DeadRunAction
     ) -> Schedule:
         error = error_line(died.error, limit=STATE_LENGTH)
         told = f"run {died.id} died: {error}"
@@ -76,7 +76,7 @@ class ReactScript(Script):
         return paused
 
 
-def _retry(schedule: Schedule, died: Run, reaction: Reaction) -> NewRun:
+def _retry(schedule: Schedule, died: Run, reaction: DeadRunAction) -> NewRun:
     """The same occurrence once more: cursor and ledger are not touched."""
     return NewRun(
         id=retry_id(died),

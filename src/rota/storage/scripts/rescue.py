@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rota.model.run import Claimed
+from rota.model.run import ClaimedRun
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.storage import rows
 from rota.storage.engine import Transaction
@@ -13,7 +13,7 @@ from rota.storage.scripts.delays import restart_delay
 
 
 class RescueScript(AdmitScript):
-    def expired_runs(self, limit: int, without: Collection[int] = ()) -> list[Claimed]:
+    def expired_runs(self, limit: int, without: Collection[int] = ()) -> list[ClaimedRun]:
         """Runs whose lease has run out. Settling them as lost checks the lease again."""
         found = self.engine.read(
             lambda tx: tx.tuples("expired_runs", limit=limit, without=list(without))

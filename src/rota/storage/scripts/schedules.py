@@ -9,9 +9,9 @@ from datetime import datetime
 import msgspec
 
 from rota.errors import Invalid, Unknown
-from rota.model.control_row import FAILED, PAUSE, RESUME, asks_for
-from rota.model.limits import REASON_LENGTH, WAITING_WORDS
-from rota.model.plan import Stretch, plan_fire, plan_resume
+from rota.model.control_row import FAILED, PAUSE, RESUME, matches_request
+from rota.model.limits import PENDING_REQUESTS, REASON_LENGTH
+from rota.model.plan import OccurrenceRange, plan_fire, plan_resume
 from rota.model.records import dropped_in_words
 from rota.model.redact import redact_text
 from rota.model.run import Run
@@ -39,18 +39,18 @@ class ScheduleScript(FireScript):
             return old
         if old.definition() == wanted.definition() and old.error is None:
             tx.all("set_registered", id=old.id, registered=wanted.registered)
-            return old.like(registered=wanted.registered)
-        reason = REGISTERED_ANEW if old.edits() else None
+            return old.copy_unchecked(registered=wanted.registered)
+        reason = REGISTERED_ANEW if old.operator_changes() else None
         return self._edit(tx, old, wanted, now, actor, reason)
 
     def _put(self, tx: Transaction, wanted: Schedule, actor: Actor) -> Schedule:
         """Create or edit by name. The same definition changes nothing; nothing fires the past."""
         now = self._now(tx)
         # What a program registered is no part of what somebody asks for, who may have read it.
-        old = self._made_or_locked(tx, wanted.like(registered=None), now, actor)
+        old = self._made_or_locked(tx, wanted.copy_unchecked(registered=None), now, actor)
         if old.definition() == wanted.definition() and old.error is None:
             return old
-        return self._edit(tx, old, wanted.like(registered=old.registered), now, actor)
+        return self._edit(tx, old, wanted.copy_unchecked(registered=old.registered), now, actor)
 
     def _made_or_locked(
         self, tx: Transaction, wanted: Schedule, now: datetime, actor: Actor
@@ -189,13 +189,13 @@ class ScheduleScript(FireScript):
             return []
         tx.one("lock_words", name=name)
         longest = 3 * REASON_LENGTH  # each quote in a reason is written twice
-        found = tx.all("waiting_words", verb=verb, longest=longest, limit=WAITING_WORDS)
+        found = tx.all("waiting_words", verb=verb, longest=longest, limit=PENDING_REQUESTS)
         error = f"withdrawn before it was done: schedule {name!r} was {because}"
         asked = []
         for row in found:
             told = {"rows": None, "more": False, "error": error}
             kept = redact_text(row["statement"])
-            if asks_for(row["statement"], verb, name) and tx.one(
+            if matches_request(row["statement"], verb, name) and tx.one(
                 "answer_row", id=row["id"], status=FAILED, kept=kept, **told
             ):
                 asked.append(row["requested_by"] or "unknown")
@@ -242,7 +242,7 @@ class ScheduleScript(FireScript):
             raise Unknown(f"{dropped_in_words(dropped)}; `rota show {name}` has its history")
         return rows.schedule(row)
 
-    def _record(self, tx: Transaction, schedule: Schedule, missed: Stretch | None) -> None:
+    def _record(self, tx: Transaction, schedule: Schedule, missed: OccurrenceRange | None) -> None:
         if missed is not None:
             row = {
                 "schedule_id": schedule.id,

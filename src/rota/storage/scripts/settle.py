@@ -42,7 +42,7 @@ class SettleScript(AdmitScript, DelayScript, ReactScript):
         plain: list[Settlement] = []
         others: list[Settlement] = []
         for one in _latest(settlements):
-            (plain if one.is_plain and on_terminated is None else others).append(one)
+            (plain if one.is_simple_success and on_terminated is None else others).append(one)
         done: list[Settled] = []
         if plain:
             done = self._succeed(plain)

@@ -14,7 +14,7 @@ from typing import Any
 
 from rota.errors import Invalid, Unavailable
 from rota.model.limits import SELECT_COLUMNS, SELECT_ROW_BYTES
-from rota.model.result import BOOLEAN, INTEGER, NUMBER, TEXT, Column, Result, shown_rows
+from rota.model.result import BOOLEAN, INTEGER, NUMBER, TEXT, Column, Result, displayable_rows
 from rota.model.views import VIEWS, beyond_views, bounded, refuse_names
 
 STEPS_BETWEEN_LOOKS = 10_000
@@ -72,7 +72,7 @@ def select(
         connection.execute("PRAGMA query_only = OFF")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
         connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, widest)
-    shown = shown_rows(rows)
+    shown = displayable_rows(rows)
     columns = tuple(
         Column(name, _type(row[place] for row in shown)) for place, name in enumerate(names)
     )

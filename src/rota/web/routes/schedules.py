@@ -18,9 +18,9 @@ from rota.model.options import (
     kind_of,
     make_schedule,
     named,
+    retry_policy_of,
     split_retry,
     timing_of,
-    told_retry,
 )
 from rota.model.retry import MAX_ATTEMPTS, Retry
 from rota.model.schedule import CATCH_UP_LIMIT, QUEUE_MAX, Schedule
@@ -237,5 +237,5 @@ def change(ask: Ask, before: Schedule, told: dict[str, Any]) -> Schedule:
         new["kind"], new["expr"] = kind_of(**given)
     if retry:
         kept = None if "retry" in told else before.retry
-        new["retry"] = told_retry(retry, _retry_of(ask.control, job), kept)
+        new["retry"] = retry_policy_of(retry, _retry_of(ask.control, job), kept)
     return replace(before, job=job, **new)

@@ -94,7 +94,7 @@ def _run(ask: Ask, text: str) -> Results:
     for statement in parsed:
         role = statement.role
         if role != VIEWER:
-            ask.need(role, statement.words)
+            ask.need(role, statement.description)
     results = []
     for number, statement in enumerate(parsed, start=1):
         with _numbered(number, len(parsed)):
