@@ -44,7 +44,7 @@ test: ## Install, check, run every test, and print what each phase cost
 	@started=$$(date +%s); \
 	$(MAKE) --no-print-directory $(READY) && \
 	$(BIN)/python scripts/chromium.py && \
-	$(BIN)/python scripts/test.py --check --install-seconds $$(($$(date +%s) - started))
+	$(BIN)/python scripts/test.py --check --slowest 10 --install-seconds $$(($$(date +%s) - started))
 
 test-long: $(READY) ## Run every test, also the long ones
 	@$(BIN)/python scripts/test.py --long
