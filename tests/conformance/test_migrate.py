@@ -501,6 +501,24 @@ def test_a_store_whose_last_migration_was_another_one_is_refused(
         is_refused(place)
 
 
+def test_a_store_that_began_otherwise_is_refused_also_with_the_same_last_migration(
+    empty: Place, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as first:
+        invented = InventedSchema(tmp_path / "first", first)
+        add_colour(invented)
+        file = f"{empty.engine}/schema.sql"
+        invented.replace(
+            file,
+            "CREATE TABLE {prefix}meta (",
+            "CREATE TABLE {prefix}x (n INTEGER);\nCREATE TABLE {prefix}meta (",
+        )
+        empty.open().migrate()
+    with pytest.MonkeyPatch.context() as second:
+        add_colour(InventedSchema(tmp_path / "second", second))
+        is_refused(empty)
+
+
 # `meta` as the first development versions wrote it, whose migrations had these numbers at the end.
 OLD_NUMBERS = {"sqlite": 11, "postgres": 14, "duckdb": 10}
 

@@ -507,6 +507,22 @@ def test_a_store_of_another_version_exits_2(sqlite: Patient) -> None:
     assert "fix: upgrade Rota on this machine" in answer.out
 
 
+def test_a_store_of_another_development_version_exits_2(sqlite: Patient) -> None:
+    connection = sqlite3.connect("rota.db")
+    connection.execute("UPDATE _rota_meta SET value = 'another' WHERE key = 'schema'")
+    connection.commit()
+    connection.close()
+    answer = sqlite.cli("doctor")
+    assert answer.code == 2
+    assert "was made by another development version of Rota" in answer.out
+    assert "fix: create it anew: move the file away, or set `schema`" in answer.out
+    for command in (("migrate",), ("migrate", "--plan"), ("jobs",), ("up", "--no-web")):
+        answer = sqlite.cli(*command)
+        assert answer.code == 2, command
+        assert "another development version of Rota; create it anew: move the file" in answer.error
+        assert "\n" not in answer.error
+
+
 def test_a_store_behind_its_door(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("duckdb")
     monkeypatch.setenv("ROTA_DATABASE", "duckdb:///shop.duckdb")
