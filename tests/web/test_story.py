@@ -8,13 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import rota
+from rota.model.roles import VIEWER
+from rota.web.routing import PUBLIC
 from rota.web.server import Web
+from rota.web.table import ROUTES
 from tests.surface.scenario import DROPPED, ERROR, FAILED, PAUSED, WHY_PAUSED, scenario
 
 
@@ -32,6 +36,25 @@ def client(app: rota.Rota) -> Iterator[httpx.Client]:
             yield made
     finally:
         web.stop()
+
+
+def every_path(schedule: dict[str, Any], run: dict[str, Any], api: httpx.Client) -> list[str]:
+    """Each GET route that a viewer may ask and that ends, about things that are there."""
+    (group,) = api.get("/api/v1/dead").json()["groups"]
+    parts = {
+        "{schedule:name}": schedule["name"],
+        "{job:name}": schedule["job"],
+        "{run:run}": run["id"],
+        "{group}": group["group"],
+    }
+    paths = []
+    for route in ROUTES:
+        path = route.path
+        for part, value in parts.items():
+            path = path.replace(part, quote(value, safe=""))
+        if route.method == "GET" and route.role in (PUBLIC, VIEWER) and path != "/events":
+            paths.append(f"{path}?state=dead" if path.endswith("/count") else path)
+    return [path for path in paths if "{" not in path]
 
 
 def test_the_api_tells_the_story(
@@ -53,8 +76,14 @@ def test_the_api_tells_the_story(
         jobs, workers, audit = items("jobs"), items("workers"), items("audit")
         gone = api.get(f"/api/v1/schedules/{DROPPED}")
         overview = api.get("/api/v1/overview").json()
+        refused = {
+            path: answer.text
+            for path in every_path(schedules[next(iter(PAUSED))], dead[0], api)
+            if (answer := api.get(path)).status_code != 200
+        }
         metrics = list(text_string_to_metric_families(api.get("/metrics").text))
 
+    assert refused == {}
     assert {name: one["status"] for name, one in schedules.items()} == told.schedules
     assert {schedules[name]["paused_reason"] for name in PAUSED} == {WHY_PAUSED}
     assert sorted(job["name"] for job in jobs) == list(told.jobs)

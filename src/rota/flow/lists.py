@@ -124,7 +124,7 @@ class ListsControl:
             page = self.storage.dead_runs(before=last, limit=PAGE)
             looked += len(page)
             for row in page:
-                last = row["seq"]
+                last = row.pop("seq")
                 if group_of(row["job"], row["error"]) == group:
                     found.append(redact_columns(row, "error"))
                     if len(found) == limit:
