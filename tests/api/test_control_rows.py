@@ -105,7 +105,7 @@ def test_what_cannot_be_done_is_answered_with_its_error(app: rota.Rota, ask: Ask
         "RUN JOB work WITH (nonsense = 1)": "'nonsense' is unknown",
         "SHOW JOBS; SHOW JOBS": "one statement is expected here, not 2",
         "": "one statement is expected here, not none",
-        "SELECT * FROM runs": "ask the views themselves",
+        "SELECT * FROM runs": "query the views themselves",
         "PAUSE SCHEDULES (SELECT nothing FROM runs)": "nothing",
         "DROP TABLE runs": "got 'TABLE'",
     }.items():

@@ -516,7 +516,7 @@ def test_a_store_of_another_development_version_exits_2(sqlite: Patient) -> None
     assert answer.code == 2
     assert "was made by another development version of Rota" in answer.out
     assert "fix: create it anew: move the file away, or set `schema`" in answer.out
-    for command in (("migrate",), ("migrate", "--plan"), ("jobs",), ("up", "--no-web")):
+    for command in (("migrate",), ("migrate", "--plan"), ("jobs",), ("up", "--only", "scheduler")):
         answer = sqlite.cli(*command)
         assert answer.code == 2, command
         assert "another development version of Rota; create it anew: move the file" in answer.error

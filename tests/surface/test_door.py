@@ -438,7 +438,7 @@ def test_a_fault_of_our_own_is_told_and_logged(
     remote: RemoteControl, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Control, "overview", lambda self: 1 / 0)
-    with pytest.raises(RotaError, match=r"failed to do it \(ZeroDivisionError\); its log says"):
+    with pytest.raises(RotaError, match=r"failed to do it \(ZeroDivisionError\); its log has"):
         remote.overview()
     assert "a request on the local socket failed" in caplog.text
     assert remote.now()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota.cli import schedule as module
-from rota.cli.schedule import PLAIN, schedule
+from rota.cli.schedule import OPTIONS, PLAIN
 from rota.cli.store import actor
 from rota.flow.control import Control
 from rota.model.retry import Retry
@@ -55,7 +54,7 @@ def test_create_with_every_option(cli: Cli, store: Control) -> None:
 def test_no_option_of_a_schedule_is_forgotten() -> None:
     by_other_flags = {"name", "kind", "expr", "args", "retry"}
     assert set(PLAIN) | by_other_flags == set(DEFINITION)
-    assert set(PLAIN) <= set(inspect.signature(schedule).parameters)
+    assert set(PLAIN) <= set(OPTIONS)
     assert {one.name for one in fields(Retry)} == {
         "max_attempts", "backoff", "delay", "max_delay", "jitter",
     }  # fmt: skip
