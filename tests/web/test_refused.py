@@ -90,8 +90,8 @@ def test_a_query_is_refused_field_by_field(site: Site) -> None:
         for query, errors in QUERIES:
             answer = client.get(f"{V1}/runs", params=query)
             assert answer.status_code == 422
-            found = {error["where"]: error["message"] for error in answer.json()["errors"]}
-            assert found == {f"query.{name}": message for name, message in errors.items()}
+            answered = {error["where"]: error["message"] for error in answer.json()["errors"]}
+            assert answered == {f"query.{name}": message for name, message in errors.items()}
         for text in ("+5", "05"):
             assert client.get(f"{V1}/runs", params={"limit": text}).status_code == 200
 
@@ -137,11 +137,11 @@ def test_a_body_is_refused_field_by_field(site: Site) -> None:
             assert answer.status_code == 422
             assert answer.headers["content-type"] == "application/problem+json"
             assert "geheim" not in answer.text
-            found = answer.json()["errors"]
-            assert {error["where"]: error["message"] for error in found} == {
+            answered = answer.json()["errors"]
+            assert {error["where"]: error["message"] for error in answered} == {
                 f"body.{name}": message for name, message in errors.items()
             }
-            assert answer.json()["detail"] == f"{found[0]['where']}: {found[0]['message']}"
+            assert answer.json()["detail"] == f"{answered[0]['where']}: {answered[0]['message']}"
         for text in ("NaN", "Infinity", "1e400"):  # Python's reader takes them
             body_text = f'{{"priority": {text}}}'
             answer = client.post(
