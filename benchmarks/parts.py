@@ -61,10 +61,10 @@ class Installation:
 
     core: Path
     web: Path
-    place: Path
+    folder: Path
 
-    def words(self, command: tuple[str, ...]) -> list[str]:
-        return [str(self.web / "bin" / command[0]), *command[1:]]
+    def command(self, line: tuple[str, ...]) -> list[str]:
+        return [str(self.web / "bin" / line[0]), *line[1:]]
 
 
 @dataclass(frozen=True)
@@ -96,30 +96,30 @@ def main() -> None:
         print("|", " | ".join(row), "|")
 
 
-def install(source: Path, place: Path, python: str) -> Installation:
-    place.mkdir()
-    wheels = place / "wheels"
+def install(source: Path, folder: Path, python: str) -> Installation:
+    folder.mkdir()
+    wheels = folder / "wheels"
     run([*pip(), "wheel", "--no-deps", "--wheel-dir", str(wheels), str(source)])
     (wheel,) = wheels.glob("*.whl")
     for extra in ("core", "web"):
-        environment = place / extra
+        environment = folder / extra
         run([python, "-m", "venv", "--without-pip", str(environment)])
-        wanted = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
+        requirement = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
         lock = str(source / "requirements-dev.lock")
         to = ("--python", str(environment / "bin" / "python"))
-        run([*pip(), *to, "install", "--constraint", lock, wanted])
-    project = place / "project"
+        run([*pip(), *to, "install", "--constraint", lock, requirement])
+    project = folder / "project"
     (project / "jobs.d").mkdir(parents=True)
     for number in range(JOBS):
         (project / "jobs.d" / f"job_{number}.py").write_text(JOB)
-    return Installation(core=place / "core", web=place / "web", place=project)
+    return Installation(core=folder / "core", web=folder / "web", folder=project)
 
 
 def sizes(sides: list[Installation]) -> Iterator[list[str]]:
     """Packages besides Rota, their MB, and lines of Rota's own Python."""
-    found = [measured(side.core) for side in sides]
+    core = [measured(side.core) for side in sides]
     with_web = [measured(side.web) for side in sides]
-    for title, parts in (("the core", found), ("with `[web]`", with_web)):
+    for title, parts in (("the core", core), ("with `[web]`", with_web)):
         others = [
             {name: size for name, size in part["sizes"].items() if name != "rota"} for part in parts
         ]
@@ -152,11 +152,11 @@ def times(sides: list[Installation], rounds: int) -> Iterator[list[str]]:
     results: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for number in range(rounds):
         order = (0, 1) if number % 2 else (1, 0)
-        bare = {one: seconds(sides[one], BARE) for one in order}
+        bare = {index: seconds(sides[index], BARE) for index in order}
         for name, command in COMMANDS.items():
-            for one in order:
-                taken = seconds(sides[one], command)
-                results.setdefault((name, one), []).append((taken, taken / bare[one]))
+            for index in order:
+                taken = seconds(sides[index], command)
+                results.setdefault((name, index), []).append((taken, taken / bare[index]))
     for name in COMMANDS:
         before, after = results[name, 0], results[name, 1]
         pairs = [new / old for (old, _), (new, _) in zip(before, after, strict=True)]
@@ -169,7 +169,7 @@ def times(sides: list[Installation], rounds: int) -> Iterator[list[str]]:
 
 
 def register_jobs(side: Installation) -> None:
-    with serving(side, str(side.place)) as (_, url):
+    with serving(side, str(side.folder)) as (_, url):
         until = time.monotonic() + LONGEST_SECONDS
         while len(json.loads(fetch(f"{url}/api/v1/jobs"))["items"]) < JOBS:
             if time.monotonic() > until:
@@ -180,7 +180,7 @@ def register_jobs(side: Installation) -> None:
 def seconds(side: Installation, command: tuple[str, ...]) -> float:
     """Processor time of one process: the kernel knows the sum, and only guesses its two parts."""
     process = subprocess.Popen(
-        side.words(command), cwd=side.place, env=clean(), stdout=subprocess.DEVNULL,
+        side.command(command), cwd=side.folder, env=clean(), stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     _, status, usage = os.wait4(process.pid, 0)
@@ -193,16 +193,17 @@ def seconds(side: Installation, command: tuple[str, ...]) -> float:
 def memory(sides: list[Installation], rounds: int) -> Iterator[list[str]]:
     results: list[list[Memory]] = [[], []]
     for _ in range(rounds):
-        for side, found in zip(sides, results, strict=True):
-            found.append(one_process(side))
+        for side, processes in zip(sides, results, strict=True):
+            processes.append(one_process(side))
     kinds: dict[str, Callable[[Memory], float]] = {
-        "private memory of an idle `rota up`, MB": lambda one: one.idle,
-        "the same after the dashboard and openapi.json, MB": lambda one: one.after_pages,
+        "private memory of an idle `rota up`, MB": lambda process: process.idle,
+        "the same after the dashboard and openapi.json, MB": lambda process: process.after_pages,
+        "processor time of `rota up` to 10 s after its start, ms": lambda process: (
+            process.start_seconds * 1e3
+        ),
     }
     for title, value in kinds.items():
-        yield row(title, *(median(map(value, found)) for found in results), form="{:.1f}")
-    starts = (median(one.start_seconds for one in found) * 1e3 for found in results)
-    yield row("processor time of `rota up` to 10 s after its start, ms", *starts, form="{:.0f}")
+        yield row(title, *(median(map(value, processes)) for processes in results))
 
 
 def one_process(side: Installation) -> Memory:
@@ -216,7 +217,7 @@ def one_process(side: Installation) -> Memory:
 
 @contextmanager
 def serving(side: Installation, folder: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = side.words(("rota", "up", "--json", "--port", "0"))
+    command = side.command(("rota", "up", "--json", "--port", "0"))
     process = subprocess.Popen(
         command, cwd=folder, env=clean(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True,
