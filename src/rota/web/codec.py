@@ -21,6 +21,7 @@ M = TypeVar("M", bound=Model)
 
 NAME_SHOWN = 80  # characters of a name that is unknown
 
+_SHOWN_END = END.replace("\\", "\\\\")  # as msgspec shows the end of a pattern
 _WHOLE = re.compile("[+-]?[0-9]+")
 _encode = msgspec.json.Encoder().encode
 
@@ -108,7 +109,7 @@ def _message(fault: msgspec.ValidationError, kind: Any, *, text: bool) -> str:
     message = str(fault).partition(" - at ")[0]
     if text:  # no news
         message = message.removesuffix(", got `str`")
-    return message.replace(END, "$")
+    return message.replace(_SHOWN_END, "$")
 
 
 def _choices(kind: Any) -> Iterator[Any]:
