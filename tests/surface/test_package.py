@@ -178,6 +178,7 @@ def test_two_builds_are_equal(built: Built, tmp_path: Path) -> None:
 def test_the_core_has_these_packages_and_is_small(built: Built) -> None:
     assert core(built) == CORE
     assert len(CORE) < CORE_BELOW
+    assert f"The core brings {len(CORE)} small packages" in (ROOT / "README.md").read_text("utf-8")
     with ZipFile(built.wheel) as archive:
         size = sum(one.file_size for one in archive.infolist())
     size += sum(file_sizes(CORE))
