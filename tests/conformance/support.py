@@ -334,7 +334,10 @@ def outcomes(store: Store, schedule: Schedule) -> list[str]:
 
 def overwrite(store: Store, schedule: Schedule, **columns: Any) -> None:
     """Change a schedule's row behind everybody's back, as a person with a SQL prompt can."""
-    row = {**rows.schedule_row(replace(schedule)), **columns}
+    row = rows.schedule_row(replace(schedule))
+    options = {name: columns.pop(name) for name in rows.JSON_OPTIONS if name in columns}
+    row["options"] = rows.to_json({**rows.from_json(row["options"]), **options})
+    row |= columns
     store.engine.write("overwrite", lambda tx: tx.one("update_schedule", **row))
 
 

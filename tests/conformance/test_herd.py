@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -17,7 +18,7 @@ from rota.flow.counters import Counters
 from rota.flow.fire import Fire
 from rota.model.plan import FirePlan
 from rota.model.retry import Retry
-from rota.model.schedule import PLAN_KEY_FIELDS, Schedule
+from rota.model.schedule import Schedule
 from rota.storage.protocol import Fired
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -158,10 +159,40 @@ def test_only_those_of_one_kin_are_found(store: Store, clock: VirtualClock) -> N
     for one in herd:
         assert store.due_kin(store.schedule_named(one.name), 10) == [two.id for two in herd]
     assert store.due_kin(herd[0], 1) == [herd[0].id]
-    assert delays.plan_key is None
-    alone = {plan.schedule.name for plan in plans(store) if plan.plan_key is None}
-    assert {"other-overlap_key", "other-jitter", "other-spread", "other-anchor"} <= alone
-    assert {"job", "expr", "next_fire_at", "revision", "retry"} < set(PLAN_KEY_FIELDS)
+    assert store.due_kin(delays, 10) == [delays.id]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"overlap_key": "shared"},
+        {"jitter": timedelta(seconds=1)},
+        {"spread": timedelta(seconds=1)},
+        {"anchor": "delay"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_schedules_whose_plans_are_their_own_are_no_group(
+    store: Store, clock: VirtualClock, options: dict[str, Any]
+) -> None:
+    put_job(store)
+    alike = put_herd(store, 2, overlap="queue", **options)
+    clock.advance("10s")
+    for schedule in alike:
+        assert store.due_kin(store.schedule_named(schedule.name), 10) == [schedule.id]
+    keys = [plan.group_key for plan in plans(store)]
+    assert len(set(keys)) == 2
+
+
+def test_an_edit_that_changes_no_plan_keeps_a_schedule_in_its_group(
+    store: Store, clock: VirtualClock
+) -> None:
+    put_job(store)
+    first, second = put_herd(store, 2)
+    store.put_schedule(replace(second, args={"n": 7}, owner="another"), ME)
+    clock.advance("10s")
+    assert fire_kin(store, planned(store), [first.id, second.id]).runs == 2
+    assert {run.args for run in all_runs(store)} == {'{"n":0}', '{"n":7}'}
 
 
 def test_what_has_changed_since_it_was_read_is_left_alone(
@@ -356,15 +387,27 @@ def test_a_herd_is_fired_by_the_plans_of_one_look(
     assert len(all_runs(store)) == 2 * (MANY + 1)
 
 
-def test_herds_of_several_kinds_are_found_in_a_longer_look(
-    store: Store, clock: VirtualClock, watched: Watched
+def test_groups_are_found_in_a_longer_look(
+    store: Store, clock: VirtualClock, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(flow, "LOOK", 4)  # too few to see a group
     for number in range(MANY):
-        put_schedule(store, f"kin-{number}", priority=number % 6)
+        put_schedule(store, f"kin-{number}", priority=number % 3)
     clock.advance("10s")
-    step_on(ticks(store, clock, batch=36))
+    step_on(ticks(store, clock, batch=MANY // 2))
     assert len(all_runs(store)) == MANY
-    assert sum(watched.group_runs) == MANY - 10 - 36
+    assert sum(watched.group_runs) > 0
+
+
+def test_due_schedules_of_one_plan_stand_together(store: Store, clock: VirtualClock) -> None:
+    put_job(store)
+    for number in range(12):
+        put_schedule(store, f"kin-{number}", priority=number % 3)
+    clock.advance("10s")
+    for newest in (False, True):
+        due = store.due_schedules(12, newest=newest).schedules
+        priorities = [schedule.priority for schedule in due]
+        assert len([1 for one, two in pairwise(priorities) if one != two]) == 2
 
 
 def test_a_herd_whose_slots_are_taken_is_decided_one_by_one(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rota.errors import Unavailable
 from rota.storage.engine import Transaction
 from rota.storage.protocol import ClaimRequest
+from rota.storage.rows import JSON_OPTIONS
 from rota.storage.sqlite.engine import SqliteEngine
 from rota.storage.store import Store
 from tests.simulation.baton import Crash
@@ -142,13 +143,20 @@ def _template() -> sqlite3.Connection:
     connection.executescript(LOG)
     for table, columns in TRACKED.items():
         for how, side in (("insert", "NEW"), ("update", "NEW"), ("delete", "OLD")):
-            values = ", ".join(f"{side}.{column}" for column in columns)
+            values = ", ".join(_value(side, table, column) for column in columns)
             connection.execute(
                 f"CREATE TRIGGER sim_{table}_{how} AFTER {how} ON {table} BEGIN "
                 f"INSERT INTO sim_log (what, how, row) "
                 f"VALUES ('{table}', '{how}', json_array({values})); END"
             )
     return connection
+
+
+def _value(side: str, table: str, column: str) -> str:
+    """A column; of schedules perhaps an option that is stored among the others."""
+    if table == "_rota_schedules" and column in JSON_OPTIONS:
+        return f"{side}.options ->> '{column}'"
+    return f"{side}.{column}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ class Fire:
             return  # to count them, to decide for each, or to tell of each takes one by one
         kin: defaultdict[tuple[Any, ...], list[FirePlan]] = defaultdict(list)
         for plan in plans:
-            if (key := plan.plan_key) is not None:
+            if (key := plan.group_key) is not None:
                 kin[key].append(plan)
         made_at = self.monotonic()
         self.herds = [
@@ -267,7 +267,7 @@ class Fire:
         if not 0 <= self.monotonic() - herd.made_at < HERD_SECONDS:
             herd.ids = self._judge(herd)
             self.left = {
-                key: one.ids for one in self.herds if one.ids and (key := one.plan.plan_key)
+                key: one.ids for one in self.herds if one.ids and (key := one.plan.group_key)
             }
             self.herds, self.newest = [], True
             return 0.0

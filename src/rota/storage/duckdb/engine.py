@@ -29,6 +29,7 @@ from rota.storage.duckdb.step import DuckdbStep
 from rota.storage.duckdb.transaction import DuckdbTransaction, Statement, Undone
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, system_clock
 from rota.storage.files import file_facts
+from rota.storage.rows import schedule_columns
 from rota.storage.schema import Schema, apply
 from rota.storage.statements import Statements, load_statements
 
@@ -91,6 +92,7 @@ class DuckdbEngine:
             "views": f'"_{self.schema}".',
             "now": ":now::TIMESTAMPTZ",
             "schema": self.schema,
+            "columns schedules": schedule_columns(),
         }
 
     def _open(self) -> duckdb.DuckDBPyConnection:

@@ -9,16 +9,17 @@ SELECT {now} AS now_at;
 --------------------------------------------------------------------------------------- fire
 
 -- name: due_schedules
-SELECT * FROM {prefix}schedules
+-- By plan key: those that one plan fires stand together.
+SELECT {columns schedules} FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
    AND next_fire_at <= {now} + to_microseconds(CAST(:ahead_seconds::DOUBLE * 1000000 AS BIGINT))
- ORDER BY next_fire_at LIMIT :limit;
+ ORDER BY next_fire_at, plan_key LIMIT :limit;
 
 -- name: newest_due_schedules
-SELECT * FROM {prefix}schedules
+SELECT {columns schedules} FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
    AND next_fire_at <= {now} + to_microseconds(CAST(:ahead_seconds::DOUBLE * 1000000 AS BIGINT))
- ORDER BY next_fire_at DESC LIMIT :limit;
+ ORDER BY next_fire_at DESC, plan_key DESC LIMIT :limit;
 
 -- name: next_fire_at
 SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
@@ -138,17 +139,7 @@ QUALIFY row_number() OVER (PARTITION BY a.schedule_id, a.occurrence) = 1;
 -- name: due_kin
 -- All schedules of which one plan says what becomes of them.
 SELECT id FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at = :next_fire_at
-   AND revision IS NOT DISTINCT FROM :revision
-   AND job = :job AND kind = :kind AND expr = :expr AND timezone = :timezone AND dst = :dst
-   AND anchor = :anchor AND first_run IS NOT DISTINCT FROM :first_run
-   AND starts_at IS NOT DISTINCT FROM :starts_at AND ends_at IS NOT DISTINCT FROM :ends_at
-   AND overlap = :overlap AND overlap_key IS NULL
-   AND on_error = :on_error AND queue_max IS NOT DISTINCT FROM :queue_max
-   AND pause_after IS NOT DISTINCT FROM :pause_after
-   AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit
-   AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
-   AND priority IS NOT DISTINCT FROM :priority AND retry IS NOT DISTINCT FROM :retry
+ WHERE enabled AND NOT paused AND next_fire_at = :next_fire_at AND plan_key = :plan_key
    AND CASE WHEN json_valid(args) THEN json_type(args) = 'OBJECT' END
  ORDER BY id LIMIT :limit;
 
@@ -157,7 +148,7 @@ SELECT id FROM {prefix}schedules
 SELECT s.id FROM {prefix}schedules AS s
  WHERE s.id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')))
    AND s.enabled AND NOT s.paused AND s.next_fire_at = :cursor_at
-   AND s.revision IS NOT DISTINCT FROM :revision AND s.next_fire_at <= {now}
+   AND s.plan_key = :plan_key AND s.next_fire_at <= {now}
    AND s.id NOT IN (SELECT schedule_id FROM {prefix}occurrences WHERE occurrence = :cursor_at)
    AND (NOT :has_slot OR 'o/schedule ' || s.id NOT IN (
            SELECT key FROM {prefix}slots WHERE number = 1
@@ -492,7 +483,7 @@ UPDATE {prefix}schedules
 RETURNING id, name, next_fire_at;
 
 -- name: lock_schedules
-SELECT * FROM {prefix}schedules WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]'))) ORDER BY id;
+SELECT {columns schedules} FROM {prefix}schedules WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]'))) ORDER BY id;
 
 -- name: recent_ends
 SELECT state FROM {prefix}runs
@@ -757,83 +748,71 @@ SELECT * FROM {prefix}jobs WHERE name IN (SELECT unnest(from_json_strict(:names,
 SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 
 -- name: insert_schedules
-INSERT INTO {prefix}schedules (id, name, job, kind, expr, timezone, dst, anchor, next_fire_at,
-       enabled, paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up,
-       catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority,
-       retry, owner, created_at, state, error, registered)
-SELECT nextval('{prefix}schedules_id'), a.name, a.job, a.kind, a.expr, a.timezone, a.dst, a.anchor,
-       a.next_fire_at, a.enabled, false, a.overlap, a.overlap_key, a.queue_max, a.on_error,
-       a.pause_after, a.catch_up, a.catch_up_limit, a.misfire_grace, a.jitter, a.spread,
-       a.first_run, a.starts_at, a.ends_at, a.args, a.priority, a.retry, a.owner, {now}, a.state,
+INSERT INTO {prefix}schedules (id, name, job, kind, expr, next_fire_at, enabled, paused,
+       overlap_key, ends_at, args, priority, options, plan_key, created_at, state, error, registered)
+SELECT nextval('{prefix}schedules_id'), a.name, a.job, a.kind, a.expr, a.next_fire_at, a.enabled,
+       false, a.overlap_key, a.ends_at, a.args, a.priority, a.options, a.plan_key, {now}, a.state,
        a.error, a.registered
   FROM (SELECT unnest(from_json_strict(:rows,
                 '[{"name": "VARCHAR", "job": "VARCHAR", "kind": "VARCHAR", "expr": "VARCHAR",
-                "timezone": "VARCHAR", "dst": "VARCHAR", "anchor": "VARCHAR",
-                "next_fire_at": "TIMESTAMPTZ", "enabled": "BOOLEAN", "overlap": "VARCHAR",
-                "overlap_key": "VARCHAR", "queue_max": "INTEGER", "on_error": "VARCHAR",
-                "pause_after": "INTEGER", "catch_up": "VARCHAR", "catch_up_limit": "INTEGER",
-                "misfire_grace": "VARCHAR", "jitter": "VARCHAR", "spread": "VARCHAR",
-                "first_run": "TIMESTAMPTZ", "starts_at": "TIMESTAMPTZ", "ends_at": "TIMESTAMPTZ",
-                "args": "VARCHAR", "priority": "INTEGER", "retry": "VARCHAR", "owner": "VARCHAR",
-                "state": "VARCHAR", "error": "VARCHAR", "registered": "VARCHAR"}]'),
+                "next_fire_at": "TIMESTAMPTZ", "enabled": "BOOLEAN", "overlap_key": "VARCHAR",
+                "ends_at": "TIMESTAMPTZ", "args": "VARCHAR", "priority": "INTEGER",
+                "options": "VARCHAR", "plan_key": "VARCHAR", "state": "VARCHAR",
+                "error": "VARCHAR", "registered": "VARCHAR"}]'),
                recursive := true)) AS a
  WHERE a.name NOT IN (SELECT name FROM {prefix}schedules)
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: update_schedule
 -- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
 UPDATE {prefix}schedules
-   SET job = :job, kind = :kind, expr = :expr, timezone = :timezone, dst = :dst, anchor = :anchor,
-       next_fire_at = :next_fire_at, enabled = :enabled, overlap = :overlap,
-       overlap_key = :overlap_key, queue_max = :queue_max, on_error = :on_error,
-       pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
-       misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
-       starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
-       retry = :retry, owner = :owner, state = :state, error = :error,
-       registered = :registered, revision = coalesce(revision, 0) + 1
+   SET job = :job, kind = :kind, expr = :expr, next_fire_at = :next_fire_at, enabled = :enabled,
+       overlap_key = :overlap_key, ends_at = :ends_at, args = :args, priority = :priority,
+       options = :options, plan_key = :plan_key, state = :state, error = :error,
+       registered = :registered, revision = revision + 1
  WHERE id = :id
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: set_registered
 -- What code or a file says of it, where that changes nothing else.
 UPDATE {prefix}schedules SET registered = :registered WHERE id = :id;
 
 -- name: schedule_named
-SELECT * FROM {prefix}schedules WHERE name = :name;
+SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
 
 -- name: schedules_named
-SELECT * FROM {prefix}schedules
+SELECT {columns schedules} FROM {prefix}schedules
  WHERE name IN (SELECT unnest(from_json_strict(:names, '["VARCHAR"]')));
 
 -- name: lock_schedule
-SELECT * FROM {prefix}schedules WHERE name = :name;
+SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
 
 -- name: list_schedules
-SELECT * FROM {prefix}schedules
+SELECT {columns schedules} FROM {prefix}schedules
  WHERE name > :after AND (:job IS NULL OR job = :job) ORDER BY name LIMIT :limit;
 
 -- name: pause_schedule
 UPDATE {prefix}schedules
    SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
  WHERE id = :id AND NOT paused
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: pause_again
 -- The word of who paused it last, though it had not been resumed yet.
 UPDATE {prefix}schedules
    SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
  WHERE id = :id AND paused
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: resume_schedule
 UPDATE {prefix}schedules
    SET paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
        next_fire_at = :next_fire_at, state = :state
  WHERE id = :id AND paused
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: active_schedules
-SELECT * FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit;
+SELECT {columns schedules} FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit;
 
 -- name: paused_because
 SELECT id, name FROM {prefix}schedules
@@ -1334,7 +1313,7 @@ SELECT schedule_id, occurrence, last_occurrence, outcome, run_id
   FROM {prefix}occurrences WHERE count IS NULL LIMIT 1;
 
 -- name: schedules_by_id
-SELECT *
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')));
 
 -- name: count_occurrences

@@ -64,9 +64,6 @@ CREATE TABLE {prefix}schedules (
     job            VARCHAR NOT NULL,
     kind           VARCHAR NOT NULL,          -- cron, every or once
     expr           VARCHAR NOT NULL,
-    timezone       VARCHAR NOT NULL,
-    dst            VARCHAR NOT NULL,
-    anchor         VARCHAR NOT NULL,          -- rate or delay: counts from the occurrence or the run's end
     next_fire_at   TIMESTAMPTZ,               -- the cursor; NULL: never again; year 9999: waits for its run
     last_fired_at  TIMESTAMPTZ,
     enabled        BOOLEAN NOT NULL,          -- by the definition
@@ -74,23 +71,12 @@ CREATE TABLE {prefix}schedules (
     paused_by      VARCHAR,
     paused_at      TIMESTAMPTZ,
     paused_reason  VARCHAR,
-    overlap        VARCHAR NOT NULL,
     overlap_key    VARCHAR,                   -- runs of one key exclude each other
-    queue_max      INTEGER,
-    on_error       VARCHAR NOT NULL,
-    pause_after    INTEGER,
-    catch_up       VARCHAR NOT NULL,
-    catch_up_limit INTEGER NOT NULL,
-    misfire_grace  VARCHAR NOT NULL,
-    jitter         VARCHAR NOT NULL,
-    spread         VARCHAR NOT NULL,
-    first_run      TIMESTAMPTZ,
-    starts_at      TIMESTAMPTZ,
     ends_at        TIMESTAMPTZ,
     args           VARCHAR NOT NULL,          -- JSON
     priority       INTEGER,                   -- NULL: the job's
-    retry          VARCHAR,                   -- JSON; NULL: the job's
-    owner          VARCHAR,
+    options        JSON NOT NULL,             -- all other options, by name
+    plan_key       VARCHAR NOT NULL,          -- equal: due at one instant, they are fired by one plan
     created_at     TIMESTAMPTZ NOT NULL,
     state          VARCHAR,                   -- what happened last, in words
     error          VARCHAR,                   -- why it cannot be planned

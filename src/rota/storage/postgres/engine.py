@@ -31,6 +31,7 @@ from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
 from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.postgres.wake import EXIT_SECONDS, Listener, Notifier, delivers
+from rota.storage.rows import schedule_columns
 from rota.storage.schema import Schema, apply
 from rota.storage.statements import Statements, load_script, load_statements
 
@@ -104,6 +105,7 @@ class PostgresEngine:
             "views": f'"{self.schema}".',
             "now": now,
             "schema": self.schema,
+            "columns schedules": schedule_columns("?::text"),
         }
 
     # Transactions

@@ -13,26 +13,19 @@ SELECT {now} AS now_at;
 --------------------------------------------------------------------------------------- fire
 
 -- name: due_schedules
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+-- By plan key: those that one plan fires stand together.
+SELECT {columns schedules}
   FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
    AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
- ORDER BY next_fire_at LIMIT :limit;
+ ORDER BY next_fire_at, plan_key LIMIT :limit;
 
 -- name: newest_due_schedules
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+SELECT {columns schedules}
   FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
    AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
- ORDER BY next_fire_at DESC LIMIT :limit;
+ ORDER BY next_fire_at DESC, plan_key DESC LIMIT :limit;
 
 -- name: next_fire_at
 SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
@@ -140,18 +133,7 @@ RETURNING seq, id::text, job, queue, attempt, failures, lost, max_attempts, args
 -- All schedules of which one plan says what becomes of them.
 SELECT id FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at = :next_fire_at::timestamptz
-   AND revision = :revision::bigint
-   AND job = :job AND kind = :kind AND expr = :expr AND timezone = :timezone AND dst = :dst
-   AND anchor = :anchor AND first_run IS NOT DISTINCT FROM :first_run::timestamptz
-   AND starts_at IS NOT DISTINCT FROM :starts_at::timestamptz
-   AND ends_at IS NOT DISTINCT FROM :ends_at::timestamptz
-   AND overlap = :overlap AND overlap_key IS NULL
-   AND on_error = :on_error AND queue_max IS NOT DISTINCT FROM :queue_max::integer
-   AND pause_after IS NOT DISTINCT FROM :pause_after::integer
-   AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit::integer
-   AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
-   AND priority IS NOT DISTINCT FROM :priority::integer
-   AND retry::text IS NOT DISTINCT FROM :retry::text AND json_typeof(args) = 'object'
+   AND plan_key = :plan_key AND json_typeof(args) = 'object'
  ORDER BY id LIMIT :limit::bigint;
 
 -- name: fire_kin
@@ -166,7 +148,7 @@ free AS MATERIALIZED (
      CROSS JOIN LATERAL (
            SELECT ctid AS place FROM {prefix}schedules
             WHERE id = a.schedule_id AND next_fire_at = :cursor_at::timestamptz
-              AND revision = :revision::bigint AND enabled AND NOT paused
+              AND plan_key = :plan_key AND enabled AND NOT paused
               AND next_fire_at <= (SELECT now FROM t)
               FOR UPDATE SKIP LOCKED) AS locked
      -- Asked for each, whatever the planner thinks: never by a walk over all slots.
@@ -780,11 +762,7 @@ UPDATE {prefix}schedules
 RETURNING id, name, next_fire_at;
 
 -- name: lock_schedules
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]) ORDER BY id FOR UPDATE;
 
 -- name: recent_ends
@@ -1033,85 +1011,47 @@ SELECT name, executor, source, origin, spec::text, args_schema::text, descriptio
   FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 
 -- name: insert_schedules
-INSERT INTO {prefix}schedules (name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled,
-       paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit,
-       misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner,
-       created_at, state, error, registered)
-SELECT a.name, a.job, a.kind, a.expr, a.timezone, a.dst, a.anchor, a.next_fire_at, a.enabled,
-       false, a.overlap, a.overlap_key, a.queue_max, a.on_error, a.pause_after, a.catch_up,
-       a.catch_up_limit, a.misfire_grace, a.jitter, a.spread, a.first_run, a.starts_at, a.ends_at,
-       a.args, a.priority, a.retry, a.owner, {now}, a.state, a.error, a.registered
-  FROM unnest(:name::text[], :job::text[], :kind::text[], :expr::text[], :timezone::text[],
-              :dst::text[], :anchor::text[], :next_fire_at::timestamptz[], :enabled::boolean[],
-              :overlap::text[], :overlap_key::text[], :queue_max::integer[], :on_error::text[],
-              :pause_after::integer[], :catch_up::text[], :catch_up_limit::integer[],
-              :misfire_grace::text[], :jitter::text[], :spread::text[], :first_run::timestamptz[],
-              :starts_at::timestamptz[], :ends_at::timestamptz[], :args::json[],
-              :priority::integer[], :retry::json[], :owner::text[], :state::text[], :error::text[],
-              :registered::text[])
-       AS a(name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled, overlap,
-            overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit, misfire_grace,
-            jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner, state,
-            error, registered)
+INSERT INTO {prefix}schedules (name, job, kind, expr, next_fire_at, enabled, paused, overlap_key,
+       ends_at, args, priority, options, plan_key, created_at, state, error, registered)
+SELECT a.name, a.job, a.kind, a.expr, a.next_fire_at, a.enabled, false, a.overlap_key, a.ends_at,
+       a.args, a.priority, a.options, a.plan_key, {now}, a.state, a.error, a.registered
+  FROM unnest(:name::text[], :job::text[], :kind::text[], :expr::text[],
+              :next_fire_at::timestamptz[], :enabled::boolean[], :overlap_key::text[],
+              :ends_at::timestamptz[], :args::json[], :priority::integer[], :options::json[],
+              :plan_key::text[], :state::text[], :error::text[], :registered::text[])
+       AS a(name, job, kind, expr, next_fire_at, enabled, overlap_key, ends_at, args, priority,
+            options, plan_key, state, error, registered)
 ON CONFLICT (name) DO NOTHING
-RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision;
+RETURNING {columns schedules};
 
 -- name: update_schedule
 -- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
 UPDATE {prefix}schedules
-   SET job = :job, kind = :kind, expr = :expr, timezone = :timezone, dst = :dst, anchor = :anchor,
-       next_fire_at = :next_fire_at, enabled = :enabled, overlap = :overlap,
-       overlap_key = :overlap_key, queue_max = :queue_max, on_error = :on_error,
-       pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
-       misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
-       starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
-       retry = :retry, owner = :owner, state = :state, error = :error,
+   SET job = :job, kind = :kind, expr = :expr, next_fire_at = :next_fire_at, enabled = :enabled,
+       overlap_key = :overlap_key, ends_at = :ends_at, args = :args, priority = :priority,
+       options = :options, plan_key = :plan_key, state = :state, error = :error,
        registered = :registered, revision = revision + 1
  WHERE id = :id
-RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision;
+RETURNING {columns schedules};
 
 -- name: set_registered
 -- What code or a file says of it, where that changes nothing else.
 UPDATE {prefix}schedules SET registered = :registered WHERE id = :id;
 
 -- name: schedule_named
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE name = :name;
 
 -- name: schedules_named
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE name = ANY (:names::text[]);
 
 -- name: lock_schedule
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE name = :name FOR UPDATE;
 
 -- name: list_schedules
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+SELECT {columns schedules}
   FROM {prefix}schedules
  WHERE name > :after AND (:job::text IS NULL OR job = :job) ORDER BY name LIMIT :limit;
 
@@ -1119,40 +1059,24 @@ SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fire
 UPDATE {prefix}schedules
    SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
  WHERE id = :id AND NOT paused
-RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision;
+RETURNING {columns schedules};
 
 -- name: pause_again
 -- The word of who paused it last, though it had not been resumed yet.
 UPDATE {prefix}schedules
    SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
  WHERE id = :id AND paused
-RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision;
+RETURNING {columns schedules};
 
 -- name: resume_schedule
 UPDATE {prefix}schedules
    SET paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
        next_fire_at = :next_fire_at, state = :state
  WHERE id = :id AND paused
-RETURNING id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision;
+RETURNING {columns schedules};
 
 -- name: active_schedules
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit FOR UPDATE;
 
 -- name: paused_because
@@ -1747,11 +1671,7 @@ SELECT schedule_id, occurrence, last_occurrence, outcome, run_id::text
   FROM {prefix}occurrences WHERE count IS NULL LIMIT 1;
 
 -- name: schedules_by_id
-SELECT id, name, job, kind, expr, timezone, dst, anchor, next_fire_at, last_fired_at, enabled,
-       paused, paused_by, paused_at, paused_reason, overlap, overlap_key, queue_max, on_error,
-       pause_after, catch_up, catch_up_limit, misfire_grace, jitter, spread, first_run, starts_at,
-       ends_at, args::text, priority, retry::text, owner, created_at, state, error, registered,
-       revision
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]);
 
 -- name: count_occurrences

@@ -12,7 +12,6 @@ from rota.model.job import Job
 from rota.model.plan import FirePlan
 from rota.model.run import occurrence_ids
 from rota.model.schedule import Schedule
-from rota.storage import rows
 from rota.storage.engine import Row, Transaction
 from rota.storage.scripts.fire import NOTHING_FIRED, Fired, FireScript, run_row
 
@@ -20,8 +19,8 @@ from rota.storage.scripts.fire import NOTHING_FIRED, Fired, FireScript, run_row
 class HerdScript(FireScript):
     def due_kin(self, schedule: Schedule, limit: int) -> list[int]:
         """The ids of all schedules of this one's kin, itself among them, in order."""
-        alike = {**rows.schedule_row(schedule), "revision": schedule.revision, "limit": limit}
-        return self.engine.look(lambda tx: tx.values("due_kin", **alike), urgent=True)
+        alike = {"next_fire_at": schedule.next_fire_at, "plan_key": schedule.plan_key}
+        return self.engine.look(lambda tx: tx.values("due_kin", **alike, limit=limit), urgent=True)
 
     def fire_kin(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
         """Carry out one plan for schedules of one kin: for those whose cursor still stands, and
@@ -57,7 +56,7 @@ def kin_row(plan: FirePlan, job: Job | None) -> Row:
         "has_slot": plan.schedule.slot is not None,
         "cursor_at": plan.cursor,
         "next_fire_at": plan.next_fire_at,
-        "revision": plan.schedule.revision,
+        "plan_key": plan.schedule.plan_key,
     }
 
 

@@ -22,6 +22,7 @@ from rota.model.duration import micros
 from rota.model.schedule import WAITING_FOR_RUN
 from rota.storage.engine import Clock, Probe, Row, T, Transaction, system_clock
 from rota.storage.files import file_facts, make_private
+from rota.storage.rows import schedule_columns
 from rota.storage.schema import Schema, apply
 from rota.storage.sqlite.connect import raw_connection, read_meta, split_statements, use_wal
 from rota.storage.sqlite.faults import BUSY_SECONDS, is_busy, translate, translated
@@ -46,6 +47,14 @@ CHECKPOINT_BYTES = 16 << 20
 OLDEST_SQLITE = (3, 37, 0)
 # In views: text in UTC that sorts, and that SQLite's own date functions read.
 INSTANT = "strftime('%Y-%m-%d %H:%M:%S', ? / 1000000, 'unixepoch') || printf('.%06dZ', ? % 1000000)"
+JSON_INSTANT = (
+    "replace(substr(?, 1, 19), 'T', ' ')"
+    " || CASE WHEN substr(?, 20, 1) = '.' THEN substr(?, 20, 7) ELSE '.000000' END || 'Z'"
+)
+# SQLite knows the type of a view's column only where it is a column of a table.
+TYPED_OPTIONS = (
+    "timezone", "overlap", "queue_max", "on_error", "pause_after", "catch_up", "owner",
+)  # fmt: skip
 
 
 class SqliteEngine:
@@ -87,6 +96,8 @@ class SqliteEngine:
             shown=path,
             anew="move the file away, or set `schema` to another name",
             instant=INSTANT,
+            json_instant=JSON_INSTANT,
+            typed=TYPED_OPTIONS,
             view="DROP VIEW IF EXISTS ?;\nCREATE VIEW ? AS",
         )
         self._shapes: dict[tuple[str, ...], tuple[int, ...]] = {}
@@ -109,7 +120,12 @@ class SqliteEngine:
 
     @property
     def _substitutions(self) -> dict[str, str]:
-        return {"prefix": self.prefix, "views": f"{self.schema}_", "now": ":now"}
+        return {
+            "prefix": self.prefix,
+            "views": f"{self.schema}_",
+            "now": ":now",
+            "columns schedules": schedule_columns(),
+        }
 
     # Transactions
 

@@ -7,16 +7,17 @@ SELECT {now} AS now_at;
 --------------------------------------------------------------------------------------- fire
 
 -- name: due_schedules
-SELECT * FROM {prefix}schedules
+-- By plan key: those that one plan fires stand together.
+SELECT {columns schedules} FROM {prefix}schedules
  WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL
    AND next_fire_at <= {now} + CAST(:ahead_seconds * 1000000 AS INTEGER)
- ORDER BY next_fire_at LIMIT :limit;
+ ORDER BY next_fire_at, plan_key LIMIT :limit;
 
 -- name: newest_due_schedules
-SELECT * FROM {prefix}schedules
+SELECT {columns schedules} FROM {prefix}schedules
  WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL
    AND next_fire_at <= {now} + CAST(:ahead_seconds * 1000000 AS INTEGER)
- ORDER BY next_fire_at DESC LIMIT :limit;
+ ORDER BY next_fire_at DESC, plan_key DESC LIMIT :limit;
 
 -- name: next_fire_at
 SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
@@ -110,15 +111,7 @@ ON CONFLICT (schedule_id, occurrence) DO NOTHING;
 -- All schedules of which one plan says what becomes of them.
 SELECT json_group_array(id) AS "id,"
   FROM (SELECT id FROM {prefix}schedules
-         WHERE enabled = 1 AND paused = 0 AND next_fire_at = :next_fire_at AND revision = :revision
-           AND job = :job AND kind = :kind AND expr = :expr AND timezone = :timezone AND dst = :dst
-           AND anchor = :anchor AND first_run IS :first_run AND starts_at IS :starts_at
-           AND ends_at IS :ends_at AND overlap = :overlap AND overlap_key IS NULL
-           AND on_error = :on_error AND queue_max IS :queue_max
-           AND pause_after IS :pause_after
-           AND catch_up = :catch_up AND catch_up_limit = :catch_up_limit
-           AND misfire_grace = :misfire_grace AND jitter = :jitter AND spread = :spread
-           AND priority IS :priority AND retry IS :retry
+         WHERE enabled = 1 AND paused = 0 AND next_fire_at = :next_fire_at AND plan_key = :plan_key
            AND (args = '{}' OR CASE WHEN json_valid(args) THEN json_type(args) = 'object' END)
          ORDER BY id LIMIT :limit);
 
@@ -127,7 +120,7 @@ SELECT json_group_array(id) AS "id,"
 -- anybody is in line at all is asked once: most often nobody is, and then for none of them.
 SELECT json_group_array(s.id) AS "id,"
   FROM json_each(:ids) AS a CROSS JOIN {prefix}schedules AS s ON s.id = a.value
- WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at AND s.revision = :revision
+ WHERE s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at AND s.plan_key = :plan_key
    AND s.next_fire_at <= {now}
    AND NOT EXISTS (SELECT 1 FROM {prefix}occurrences
                     WHERE schedule_id = s.id AND occurrence = :cursor_at)
@@ -413,7 +406,7 @@ UPDATE {prefix}schedules
 RETURNING id, name, next_fire_at;
 
 -- name: lock_schedules
-SELECT * FROM {prefix}schedules WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
+SELECT {columns schedules} FROM {prefix}schedules WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
 
 -- name: recent_ends
 SELECT state FROM {prefix}runs
@@ -649,70 +642,62 @@ SELECT * FROM {prefix}jobs WHERE name IN (SELECT value FROM json_each(:names));
 SELECT * FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 
 -- name: insert_schedules
-INSERT INTO {prefix}schedules (name, job, kind, expr, timezone, dst, anchor, next_fire_at, enabled,
-       paused, overlap, overlap_key, queue_max, on_error, pause_after, catch_up, catch_up_limit,
-       misfire_grace, jitter, spread, first_run, starts_at, ends_at, args, priority, retry, owner,
-       created_at, state, error, registered)
-VALUES (:name, :job, :kind, :expr, :timezone, :dst, :anchor, :next_fire_at, :enabled,
-       0, :overlap, :overlap_key, :queue_max, :on_error, :pause_after, :catch_up, :catch_up_limit,
-       :misfire_grace, :jitter, :spread, :first_run, :starts_at, :ends_at, :args, :priority, :retry,
-       :owner, {now}, :state, :error, :registered)
+INSERT INTO {prefix}schedules (name, job, kind, expr, next_fire_at, enabled, paused, overlap_key,
+       ends_at, args, priority, options, plan_key, created_at, state, error, registered)
+VALUES (:name, :job, :kind, :expr, :next_fire_at, :enabled, 0, :overlap_key, :ends_at, :args,
+       :priority, :options, :plan_key, {now}, :state, :error, :registered)
 ON CONFLICT (name) DO NOTHING
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: update_schedule
 -- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
 UPDATE {prefix}schedules
-   SET job = :job, kind = :kind, expr = :expr, timezone = :timezone, dst = :dst, anchor = :anchor,
-       next_fire_at = :next_fire_at, enabled = :enabled, overlap = :overlap,
-       overlap_key = :overlap_key, queue_max = :queue_max, on_error = :on_error,
-       pause_after = :pause_after, catch_up = :catch_up, catch_up_limit = :catch_up_limit,
-       misfire_grace = :misfire_grace, jitter = :jitter, spread = :spread, first_run = :first_run,
-       starts_at = :starts_at, ends_at = :ends_at, args = :args, priority = :priority,
-       retry = :retry, owner = :owner, state = :state, error = :error,
+   SET job = :job, kind = :kind, expr = :expr, next_fire_at = :next_fire_at, enabled = :enabled,
+       overlap_key = :overlap_key, ends_at = :ends_at, args = :args, priority = :priority,
+       options = :options, plan_key = :plan_key, state = :state, error = :error,
        registered = :registered, revision = revision + 1
  WHERE id = :id
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: set_registered
 -- What code or a file says of it, where that changes nothing else.
 UPDATE {prefix}schedules SET registered = :registered WHERE id = :id;
 
 -- name: schedule_named
-SELECT * FROM {prefix}schedules WHERE name = :name;
+SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
 
 -- name: schedules_named
-SELECT * FROM {prefix}schedules WHERE name IN (SELECT value FROM json_each(:names));
+SELECT {columns schedules} FROM {prefix}schedules WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: lock_schedule
-SELECT * FROM {prefix}schedules WHERE name = :name;
+SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
 
 -- name: list_schedules
-SELECT * FROM {prefix}schedules
+SELECT {columns schedules} FROM {prefix}schedules
  WHERE name > :after AND (:job IS NULL OR job = :job) ORDER BY name LIMIT :limit;
 
 -- name: pause_schedule
 UPDATE {prefix}schedules
    SET paused = 1, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
  WHERE id = :id AND paused = 0
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: pause_again
 -- The word of who paused it last, though it had not been resumed yet.
 UPDATE {prefix}schedules
    SET paused = 1, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
  WHERE id = :id AND paused = 1
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: resume_schedule
 UPDATE {prefix}schedules
    SET paused = 0, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
        next_fire_at = :next_fire_at, state = :state
  WHERE id = :id AND paused = 1
-RETURNING *;
+RETURNING {columns schedules};
 
 -- name: active_schedules
-SELECT *
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE paused = 0 ORDER BY id LIMIT :limit;
 
 -- name: paused_because
@@ -1190,7 +1175,7 @@ SELECT schedule_id, occurrence, last_occurrence, outcome, run_id
   FROM {prefix}occurrences WHERE count IS NULL LIMIT 1;
 
 -- name: schedules_by_id
-SELECT *
+SELECT {columns schedules}
   FROM {prefix}schedules WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: count_occurrences
