@@ -49,6 +49,8 @@ from rota.model.outcome import Outcome, settle
 from rota.model.retention import RETENTION
 from rota.model.retry import Retry
 from rota.model.run import ClaimedRun, NewRun
+from rota.model.schedule import Schedule
+from rota.storage.rows import schedule_row
 from rota.storage.store import Store, open_store
 
 CLAIM_GOAL, HELD_GOAL, SIZE_GOAL = 1.5, 2.0, 1.2  # times what it was at first
@@ -207,17 +209,22 @@ def add_runs(rows: Rows, state: str, first: int, last: int) -> None:
         )
 
 
+# As in the row of a schedule that skips what overlaps.
+OPTIONS = schedule_row(Schedule(name="-", job="-", kind="every", expr="1m", overlap="skip"))[
+    "options"
+]
+
+
 def add_schedules(rows: Rows, count: int) -> None:
     """Schedules whose next occurrence is a day away or more."""
     true, false = ("1", "0") if isinstance(rows, SqliteRows) else ("true", "false")
     for begin in range(0, count, CHUNK):
         series = rows.series.format(begin + 1, min(begin + CHUNK, count))
-        head = f"""INSERT INTO {rows.prefix}schedules (name, job, kind, expr, timezone, dst, anchor,
-            next_fire_at, enabled, paused, overlap, on_error, catch_up, catch_up_limit,
-            misfire_grace, jitter, spread, args, created_at)"""
-        body = f"""SELECT 'schedule-' || n, 'job' || (n % 20), 'cron', '0 4 * * *', 'UTC', 'vixie',
-            'rate', {rows.at("86400 + n * 0.01")}, {true}, {false}, 'skip', 'next', 'one', 100,
-            '60s', '0s', '0s', '{{}}', {rows.at("0")} FROM s"""
+        head = f"""INSERT INTO {rows.prefix}schedules (name, job, kind, expr, next_fire_at, enabled,
+            paused, args, options, plan_key, created_at)"""
+        body = f"""SELECT 'schedule-' || n, 'job' || (n % 20), 'cron', '0 4 * * *',
+            {rows.at("86400 + n * 0.01")}, {true}, {false}, '{{}}',
+            '{OPTIONS}', 'plan ' || (n % 20), {rows.at("0")} FROM s"""
         first, then = (head, series) if isinstance(rows, SqliteRows) else (series, head)
         rows.execute(f"{first} {then} {body}")
 

@@ -94,7 +94,7 @@ def herd_fired_whatever_its_schedules_say(world: World) -> Iterator[None]:
     reword(
         world, "free_kin", "s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at", "true"
     )
-    reword(world, "free_kin", "AND s.revision = :revision", "")
+    reword(world, "free_kin", "AND s.plan_key = :plan_key", "")
     yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -202,7 +202,7 @@ class Schedule:
     error: str | None = None
     registered: str | None = None  # the definition in code or file, by `registration()`
     revision: int = 0  # counts its edits
-    plan_key: str | None = None  # of its row, by `shared_plan()`
+    plan_key: str | None = field(default=None, compare=False)  # of its row, by `shared_plan()`
 
     def __post_init__(self) -> None:
         check_name(self.name, "schedule name")
@@ -348,8 +348,8 @@ class Schedule:
 
 
 def _declared() -> dict[str, Option]:
-    found = [(field.name, field.metadata.get(OPTION)) for field in fields(Schedule)]
-    return {name: replace(it, name=name) for name, it in found if it is not None}
+    found = [(each.name, each.metadata.get(OPTION)) for each in fields(Schedule)]
+    return {name: replace(declared, name=name) for name, declared in found if declared is not None}
 
 
 # Every option of a schedule by name, in the order of its fields.
