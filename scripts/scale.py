@@ -107,8 +107,8 @@ def fill(folder: Path, runs: int, schedules: int) -> None:
     with closing(sqlite3.connect(folder / "rota.db")) as store, store:
         store.row_factory = sqlite3.Row
         # Not *: that has generated columns, too, which cannot be inserted.
-        found = store.execute("SELECT name FROM pragma_table_info('_rota_schedules')").fetchall()
-        columns = ", ".join(name for (name,) in found)
+        stored = store.execute("SELECT name FROM pragma_table_info('_rota_schedules')").fetchall()
+        columns = ", ".join(name for (name,) in stored)
         pattern = dict(store.execute(f"SELECT {columns} FROM _rota_schedules").fetchone())
         names = ", ".join(pattern)
         marks = ", ".join(f":{name}" for name in pattern)

@@ -63,7 +63,7 @@ def fire_kin(store: Store, plan: FirePlan, ids: Sequence[int]) -> Fired:
     return store.fire_kin(plan, ids, store.jobs_named(["job"]).get("job"))
 
 
-def told(place: Place, table: str, own: Sequence[str]) -> list[dict[str, Any]]:
+def rows_without(place: Place, table: str, own: Sequence[str]) -> list[dict[str, Any]]:
     """All rows of a table, without the columns that are each row's own."""
     connection = place.autocommit()
     cursor = connection.execute(f"SELECT * FROM {place.table(table)}")
@@ -111,7 +111,7 @@ def test_one_plan_makes_what_each_ones_own_would(
         "occurrences": ("schedule_id", "run_id"),
         "slots": ("key", "owner_run"),
     }.items():
-        rows = told(place, table, own_columns)
+        rows = rows_without(place, table, own_columns)
         assert all(row == rows[0] for row in rows), table
     runs = all_runs(store)
     assert len(runs) == FEW
@@ -352,8 +352,8 @@ def watched(store: Store, monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 def ticks(store: Store, clock: VirtualClock, **options: Any) -> Fire:
-    told = {"monotonic": lambda: clock().timestamp(), "fired": lambda: None, "least_kin": 5}
-    return Fire(store, **{**told, **options})
+    settings = {"monotonic": lambda: clock().timestamp(), "fired": lambda: None, "least_kin": 5}
+    return Fire(store, **{**settings, **options})
 
 
 def step_on(fire: Fire) -> int:
@@ -392,7 +392,7 @@ def test_groups_are_found_in_a_longer_look(
 ) -> None:
     monkeypatch.setattr(flow, "LOOK", 4)  # too few to see a group
     for number in range(MANY):
-        put_schedule(store, f"kin-{number}", priority=number % 3)
+        put_schedule(store, f"same-{number}", priority=number % 3)
     clock.advance("10s")
     step_on(ticks(store, clock, batch=MANY // 2))
     assert len(all_runs(store)) == MANY
@@ -402,12 +402,12 @@ def test_groups_are_found_in_a_longer_look(
 def test_due_schedules_of_one_plan_stand_together(store: Store, clock: VirtualClock) -> None:
     put_job(store)
     for number in range(12):
-        put_schedule(store, f"kin-{number}", priority=number % 3)
+        put_schedule(store, f"same-{number}", priority=number % 3)
     clock.advance("10s")
     for newest in (False, True):
         due = store.due_schedules(12, newest=newest).schedules
         priorities = [schedule.priority for schedule in due]
-        assert len([1 for one, two in pairwise(priorities) if one != two]) == 2
+        assert sum(before != after for before, after in pairwise(priorities)) == 2
 
 
 def test_a_herd_whose_slots_are_taken_is_decided_one_by_one(

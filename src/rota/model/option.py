@@ -50,12 +50,12 @@ class Zone(Text):
 
 @dataclass(frozen=True)
 class Choice(Kind):
-    """One of some words. `spellings` has every spelling, with the word that it stands for."""
+    """One of some values. `spellings` has every spelling, with the value that it stands for."""
 
     spellings: Mapping[str, str]
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def values(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.spellings.values()))
 
     def check(self, value: Any, name: str) -> str:

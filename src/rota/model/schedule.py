@@ -181,7 +181,7 @@ class Schedule:
         Text(),
         group="about",
         in_plan=False,
-        help="Whom to ask about it; of a new one, who makes it if not given.",
+        help="Whom to ask about it; of a new one, who makes it if not given.",  # words: of people
     )
     enabled: bool = option(
         True,
@@ -348,8 +348,8 @@ class Schedule:
 
 
 def _declared() -> dict[str, Option]:
-    found = [(each.name, each.metadata.get(OPTION)) for each in fields(Schedule)]
-    return {name: replace(declared, name=name) for name, declared in found if declared is not None}
+    options = {each.name: each.metadata.get(OPTION) for each in fields(Schedule)}
+    return {name: replace(option, name=name) for name, option in options.items() if option}
 
 
 # Every option of a schedule by name, in the order of its fields.

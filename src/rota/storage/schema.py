@@ -163,8 +163,8 @@ class Schema:
 
     def _expand(self, file: Path) -> str:
         text = file.read_text("utf-8")
-        sql = _INSTANT.sub(lambda found: self.instant.replace("?", found[1]), text)
-        sql = _OPTION.sub(lambda found: self._option(OPTIONS[found[1]]), sql)
+        sql = _INSTANT.sub(lambda macro: self.instant.replace("?", macro[1]), text)
+        sql = _OPTION.sub(lambda macro: self._option(OPTIONS[macro[1]]), sql)
         sql = sql.replace("{more options}", self._more_options(_OPTION.findall(text)))
         sql = _VIEW.sub(lambda found: self.view.replace("?", found[1]), sql)
         return substitute(sql, self.substitutions)
