@@ -6,7 +6,8 @@ a flag, a field of a request, a column of a view, a line of the docs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +19,16 @@ from rota.model.retry import Retry
 from rota.model.zone import parse_zone
 
 OPTION = "option"  # the key in the metadata of a field
+_NAMED = re.compile(r"\{(\w+)(?:=(\w+))?\}")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The values that an option takes. None is allowed where the default is None."""
+    """The values that an option takes. None is allowed where the default is None.
+
+    `metavar` stands for a value in help and docs."""
+
+    metavar = ""
 
     def check(self, value: Any, name: str) -> Any:
         """The value as a schedule holds it; Invalid if it is none of this kind."""
@@ -35,6 +41,8 @@ class Kind:
 
 @dataclass(frozen=True)
 class Text(Kind):
+    metavar: str = "TEXT"
+
     def check(self, value: Any, name: str) -> str:
         if not isinstance(value, str):
             raise Invalid(f"{name} {value!r} must be text")
@@ -43,6 +51,8 @@ class Text(Kind):
 
 @dataclass(frozen=True)
 class Zone(Text):
+    metavar: str = "ZONE"
+
     def check(self, value: Any, name: str) -> str:
         parse_zone(super().check(value, name))
         return str(value)
@@ -52,6 +62,7 @@ class Zone(Text):
 class Choice(Kind):
     """One of some values. `spellings` has every spelling, with the value that it stands for."""
 
+    metavar = "CHOICE"
     spellings: Mapping[str, str]
 
     @property
@@ -64,6 +75,7 @@ class Choice(Kind):
 
 @dataclass(frozen=True)
 class Whole(Kind):
+    metavar = "N"
     low: int
     high: int
 
@@ -73,12 +85,16 @@ class Whole(Kind):
 
 @dataclass(frozen=True)
 class Duration(Kind):
+    metavar = "DURATION"
+
     def check(self, value: Any, name: str) -> Any:
         return parse_duration(value, name, zero=True)
 
 
 @dataclass(frozen=True)
 class Instant(Kind):
+    metavar = "INSTANT"
+
     def check(self, value: Any, name: str) -> Any:
         return parse_instant(value, name)
 
@@ -93,6 +109,8 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Arguments(Kind):
+    metavar = "JSON"
+
     def check(self, value: Any, name: str) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
             raise Invalid(f"{name} {value!r} must be a mapping of names to values")
@@ -140,6 +158,16 @@ class Option:
         if value is None and self.nullable:
             return None
         return self.kind.check(value, self.name)
+
+    def explained(self, spell: Callable[[str, str], str]) -> str:
+        """Its help, where another option is named as a surface spells it, with its value or ''.
+
+        In `help` that is {catch_up} or {catch_up=all}; {values} are those of a choice."""
+        text = self.help
+        if isinstance(self.kind, Choice):
+            *others, last = self.kind.values
+            text = text.replace("{values}", f"{', '.join(others)} or {last}")
+        return _NAMED.sub(lambda found: spell(found[1], found[2] or ""), text)
 
 
 def option(

@@ -178,7 +178,7 @@ class Schedule:
     )
     owner: str | None = option(
         None,
-        Text(),
+        Text("NAME"),
         group="about",
         in_plan=False,
         help="Whom to ask about it; of a new one, who makes it if not given.",  # words: of people
