@@ -167,7 +167,7 @@ class Option:
         if isinstance(self.kind, Choice):
             *others, last = self.kind.values
             text = text.replace("{values}", f"{', '.join(others)} or {last}")
-        return _NAMED.sub(lambda found: spell(found[1], found[2] or ""), text)
+        return _NAMED.sub(lambda name: spell(name[1], name[2] or ""), text)
 
 
 def option(
