@@ -26,8 +26,9 @@ _NAMED = re.compile(r"\{(\w+)(?:=(\w+))?\}")
 class Kind:
     """The values that an option takes. None is allowed where the default is None.
 
-    `metavar` stands for a value in help and docs."""
+    `word` names the kind to programs, `metavar` stands for a value in help and docs."""
 
+    word = ""
     metavar = ""
 
     def check(self, value: Any, name: str) -> Any:
@@ -41,6 +42,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Text(Kind):
+    word = "text"
     metavar: str = "TEXT"
 
     def check(self, value: Any, name: str) -> str:
@@ -51,6 +53,7 @@ class Text(Kind):
 
 @dataclass(frozen=True)
 class Zone(Text):
+    word = "zone"
     metavar: str = "ZONE"
 
     def check(self, value: Any, name: str) -> str:
@@ -62,6 +65,7 @@ class Zone(Text):
 class Choice(Kind):
     """One of some values. `spellings` has every spelling, with the value that it stands for."""
 
+    word = "choice"
     metavar = "CHOICE"
     spellings: Mapping[str, str]
 
@@ -75,6 +79,7 @@ class Choice(Kind):
 
 @dataclass(frozen=True)
 class Whole(Kind):
+    word = "whole number"
     metavar = "N"
     low: int
     high: int
@@ -85,6 +90,7 @@ class Whole(Kind):
 
 @dataclass(frozen=True)
 class Duration(Kind):
+    word = "duration"
     metavar = "DURATION"
 
     def check(self, value: Any, name: str) -> Any:
@@ -93,6 +99,7 @@ class Duration(Kind):
 
 @dataclass(frozen=True)
 class Instant(Kind):
+    word = "instant"
     metavar = "INSTANT"
 
     def check(self, value: Any, name: str) -> Any:
@@ -101,6 +108,8 @@ class Instant(Kind):
 
 @dataclass(frozen=True)
 class Flag(Kind):
+    word = "flag"
+
     def check(self, value: Any, name: str) -> bool:
         if value not in (True, False):
             raise Invalid(f"{name} {value!r} must be true or false")
@@ -109,6 +118,7 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Arguments(Kind):
+    word = "arguments"
     metavar = "JSON"
 
     def check(self, value: Any, name: str) -> Mapping[str, Any]:
@@ -121,6 +131,8 @@ class Arguments(Kind):
 @dataclass(frozen=True)
 class RetryPolicy(Kind):
     """A whole policy. Surfaces take its parts, as options of their own."""
+
+    word = "retry policy"
 
     def check(self, value: Any, name: str) -> Retry:
         if not isinstance(value, Retry):

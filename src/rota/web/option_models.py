@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -12,12 +12,16 @@ from rota.model.limits import KEY_LENGTH
 from rota.model.option import Kind, Option
 from rota.model.records import schedule_record
 from rota.model.retry import MAX_ATTEMPTS
-from rota.model.schedule import DEFINITION, OPTIONS, Schedule
+from rota.model.schedule import DEFINITION, OPTIONS, Schedule, to_json_value
 from rota.model.zone import NAME_LENGTH
 from rota.web.models import Instant, Maybe, Moment, RequestModel, ResponseModel, Span
 
 ShortText: TypeAlias = Annotated[str, Meta(max_length=KEY_LENGTH)]
 Attempts: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
+OptionKind: TypeAlias = Literal[
+    "text", "zone", "choice", "whole number", "duration", "instant", "flag", "arguments",
+    "retry policy",
+]  # fmt: skip
 ZoneName: TypeAlias = Annotated[str, Meta(max_length=NAME_LENGTH, examples=["Europe/Berlin"])]
 
 
@@ -76,6 +80,38 @@ def _answered(option: Option) -> Any:
         case _:
             plain = str
     return plain | None if option.nullable else plain
+
+
+class OptionOut(ResponseModel):
+    """An option of a schedule. `values` are those of a choice, `lowest` and `highest` those of a
+    whole number. `moves_cursor`: the next fire depends on it."""
+
+    name: str
+    kind: OptionKind
+    values: list[str]
+    lowest: int | None
+    highest: int | None
+    default: Any
+    nullable: bool
+    group: str
+    moves_cursor: bool
+    help: str
+
+
+def option_out(option: Option) -> OptionOut:
+    kind = option.kind
+    return OptionOut(
+        name=option.name,
+        kind=cast(OptionKind, kind.word),
+        values=list(kind.values) if isinstance(kind, kinds.Choice) else [],
+        lowest=kind.low if isinstance(kind, kinds.Whole) else None,
+        highest=kind.high if isinstance(kind, kinds.Whole) else None,
+        default=to_json_value(option.default),
+        nullable=option.nullable,
+        group=option.group,
+        moves_cursor=option.moves_cursor,
+        help=option.explained(lambda name, value: f"{name} = {value}" if value else name),
+    )
 
 
 class _Timed(ResponseModel):

@@ -38,8 +38,10 @@ from rota.web.models import (
 )
 from rota.web.option_models import (
     Attempts,
+    OptionOut,
     ScheduleOut,
     ShortText,
+    option_out,
     requested,
     schedule_fields,
 )
@@ -145,6 +147,11 @@ def list_schedules(ask: Ask, query: SchedulesQuery) -> Page[ScheduleRow]:
         for schedule in schedules
     ]
     return Page(items=items, next=following)
+
+
+def list_options(ask: Ask) -> Page[OptionOut]:
+    """The options of schedules: their values, defaults and meaning."""
+    return Page(items=[option_out(option) for option in OPTIONS.values()], next=None)
 
 
 def create_schedule(ask: Ask, body: NewSchedule) -> Answer[ScheduleOut]:
