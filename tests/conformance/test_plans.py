@@ -326,7 +326,7 @@ SENT = {
     "do_enqueue": {"insert_alike_runs", "insert_runs", "take_keys"},
     "do_promote": {"promote_runs", "next_due_at"},
     "do_admit": {"held_keys"},
-    "do_claim": {"claim_runs", "let_go_unknown"},
+    "do_claim": {"claim_runs", "release_forgotten_runs"},
     "do_renew": {"renew_runs", "set_progress"},
     "do_settle": {"succeed_runs", "settle_runs", "release_slots", "delay_schedules", "recent_ends"},
     "do_rescue": {"expired_runs", "sweep_slots", "stranded_delay_schedules"},

@@ -59,8 +59,8 @@ AT_THE_BEGINNING = (
 AT_THE_END = ("forget_worker",)
 OPERATORS = (
     "acquire_lock", "adopt", "answer", "check_home", "count_uncounted", "delete_file",
-    "delete_run", "drop_schedule", "extend_lock", "forget_bench", "insert_logs", "keep_texts",
-    "owe_scripts", "park_schedules", "pause_queue", "pause_run", "pause_schedule",
+    "delete_run", "disable_broken_schedules", "drop_schedule", "extend_lock", "forget_bench",
+    "insert_logs", "keep_texts", "owe_scripts", "pause_queue", "pause_run", "pause_schedule",
     "prune_answered", "prune_files", "prune_shared_jobs", "put_definitions", "put_file",
     "put_token", "record_action", "redo_run", "release_lock", "resume_queue", "resume_run",
     "resume_schedule", "retire_job", "revoke_token", "set_dispatch", "set_progress",

@@ -180,13 +180,13 @@ def schedule_due_only_after_its_instant(world: World) -> Iterator[None]:
 
 @plant()
 def run_due_only_after_its_instant(world: World) -> Iterator[None]:
-    reword(world, "promote_runs", "due_at <= :now", "due_at < :now")
+    reword(world, "promote_runs", "due_at <= (SELECT :now)", "due_at < :now")
     yield
 
 
 @plant()
 def lease_over_only_after_its_instant(world: World) -> Iterator[None]:
-    reword(world, "expired_runs", "lease_until <= :now", "lease_until < :now")
+    reword(world, "expired_runs", "lease_until <= (SELECT :now)", "lease_until < :now")
     yield
 
 
@@ -195,7 +195,7 @@ def lease_over_only_after_its_instant(world: World) -> Iterator[None]:
 
 @plant()
 def settle_without_fence(world: World) -> Iterator[None]:
-    reword(world, "settle_runs", "AND state = 'running' AND attempt = :attempt", "")
+    reword(world, "settle_runs", "AND r.state = 'running' AND r.attempt = :attempt", "")
     reword(world, "succeed_runs", "AND attempt = 1 AND state = 'running'", "")
     yield
 
@@ -208,14 +208,14 @@ def settle_fenced_by_the_worker_name(world: World) -> Iterator[None]:
 
     world.engine.connection.create_function("sim_worker", 0, name)
     reword(
-        world, "settle_runs", "AND attempt = :attempt", "AND (:lost OR worker_id = sim_worker())"
+        world, "settle_runs", "AND r.attempt = :attempt", "AND (:lost OR worker_id = sim_worker())"
     )
     yield
 
 
 @plant()
 def renew_without_fence(world: World) -> Iterator[None]:
-    reword(world, "renew_runs", "AND state = 'running' AND attempt = :attempt", "")
+    reword(world, "renew_runs", "AND r.state = 'running' AND r.attempt = :attempt", "")
     yield
 
 

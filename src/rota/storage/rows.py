@@ -83,6 +83,54 @@ def attempt(row: Row) -> Attempt:
     return Attempt(**row)
 
 
+# Lists of columns that statements name, once for all engines: `{columns runs}` in common.sql. Those
+# of parameter rows have types.
+_SHARED_BY_A_BULK = {
+    "job": "text", "queue": "text", "priority": "integer", "max_attempts": "integer",
+    "timeout": "text", "backoff": "json", "overlap_key": "text", "concurrency_key": "text",
+    "concurrency_limit": "integer", "wanted_key": "text", "schedule_id": "bigint",
+    "occurrence": "instant", "missed_count": "bigint", "retry_of": "text", "created_by": "text",
+    "correlation_id": "text", "trace": "text",
+}  # fmt: skip
+_NEW_JOB = {
+    "name": "text", "executor": "text", "source": "text", "origin": "text", "spec": "json",
+    "args_schema": "json", "description": "text", "queue": "text", "priority": "integer",
+    "timeout": "text", "policies": "json", "enabled": "boolean", "error": "text", "version": "text",
+}  # fmt: skip
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "runs": dict.fromkeys(Run.__dataclass_fields__, ""),
+    "claimed_runs": dict.fromkeys(ClaimedRun.__struct_fields__, ""),
+    "brief_runs": dict.fromkeys(
+        (
+            "seq", "id", "job", "queue", "state", "schedule_id", "occurrence", "due_at",
+            "started_at", "finished_at", "attempt", "redo", "progress", "error", "reason",
+        ),
+        "",
+    ),
+    "shared_run": _SHARED_BY_A_BULK,
+    "new_run": {"id": "uuid", "args": "json", **_SHARED_BY_A_BULK},
+    "jobs": dict.fromkeys((*_NEW_JOB, "version_at"), ""),
+    "new_job": _NEW_JOB,
+    "occurrences": dict.fromkeys(
+        (
+            "schedule_id", "occurrence", "last_occurrence", "count", "outcome", "reason", "run_id",
+            "recorded_at",
+        ),
+        "",
+    ),
+    "files": dict.fromkeys(
+        (
+            "id", "name", "content_type", "size", "sha256", "job", "run_id", "created_at", "until",
+        ),
+        "",
+    ),
+}  # fmt: skip
+# UUID or JSON on PostgreSQL, text on the other engines and for us.
+READ_AS_TEXT = frozenset(
+    {"id", "args", "backoff", "result", "run_id", "spec", "args_schema", "policies"}
+)
+
+
 def new_run_row(new: NewRun) -> Row:
     return {
         "id": new.id,
@@ -101,6 +149,7 @@ def new_run_row(new: NewRun) -> Row:
         "wanted_key": new.wanted_key,
         "schedule_id": new.schedule_id,
         "occurrence": new.occurrence,
+        "missed_count": 0,
         "retry_of": new.retry_of,
         "created_by": new.created_by,
         "correlation_id": new.correlation_id,

@@ -88,7 +88,7 @@ class ClaimScript(Script):
         return len(
             self.engine.write(
                 "claim",
-                lambda tx: tx.all("let_go_unknown", worker_id=worker_id, known=list(known)),
+                lambda tx: tx.all("release_forgotten_runs", worker_id=worker_id, known=list(known)),
             )
         )
 

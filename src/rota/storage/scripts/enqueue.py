@@ -78,7 +78,7 @@ class EnqueueScript(AdmitScript):
         row = {"job": run.job, "key": run.key, "run_id": run.id, "ttl_seconds": ttl}
         if tx.many("take_keys", [row]):
             return None
-        found = tx.one("find_keys", job=run.job, key=run.key)
+        found = tx.one("find_keys", jobs=[run.job], keys=[run.key])
         assert found is not None, "a key that conflicts exists"
         # A repeat after a lost answer finds its own key: then the run is inserted (again).
         existing: str = found["run_id"]

@@ -124,7 +124,7 @@ class FireScript(ClaimScript):
             {"id": one.id, "cursor_at": one.cursor, "revision": one.revision, "error": one.error}
             for one in broken
         ]
-        return {row["id"] for row in self.engine.single("park_schedules", parked)}
+        return {row["id"] for row in self.engine.single("disable_broken_schedules", parked)}
 
     def fire(
         self,
@@ -295,7 +295,9 @@ def run_row(seq: int, schedule: Schedule, run: PlannedRun, job: Job | None, *, o
         "schedule_id": schedule.id,
         "occurrence": run.occurrence,
         "missed_count": run.missed_count,
+        "retry_of": None,
         "created_by": f"schedule {schedule.name}",
+        "correlation_id": None,
         "trace": run.trace,
     }
 

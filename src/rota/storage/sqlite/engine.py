@@ -28,7 +28,7 @@ from rota.storage.sqlite.faults import BUSY_SECONDS, is_busy, translate, transla
 from rota.storage.sqlite.group import GroupCommit
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
-from rota.storage.statements import load_statements
+from rota.storage.statements import Statements, load_statements
 
 if TYPE_CHECKING:
     from rota.model.result import Result
@@ -43,7 +43,7 @@ SPILL_BYTES = 32 << 20
 # The log is carried into the file at 16 MB, not at a thousand pages: those that change with every
 # transaction, as those of the index on ids do, are carried so much less often.
 CHECKPOINT_BYTES = 16 << 20
-OLDEST_SQLITE = (3, 37, 0)
+OLDEST_SQLITE = (3, 39, 0)
 # In views: text in UTC that sorts, and that SQLite's own date functions read.
 INSTANT = "strftime('%Y-%m-%d %H:%M:%S', ? / 1000000, 'unixepoch') || printf('.%06dZ', ? % 1000000)"
 
@@ -65,7 +65,7 @@ class SqliteEngine:
         synchronous: str = "FULL",
     ) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-            raise StorageError(f"SQLite {sqlite3.sqlite_version} is too old; Rota needs 3.37")
+            raise StorageError(f"SQLite {sqlite3.sqlite_version} is too old; Rota needs 3.39")
         self.path, self.schema, self.synchronous = path, schema, synchronous
         self.url = f"sqlite:///{path}"
         self.in_memory = path == ":memory:"
@@ -74,7 +74,8 @@ class SqliteEngine:
         self.clock: Clock = clock or system_clock
         self.probe = probe
         self.prefix = f"_{schema}_"
-        self.statements = load_statements("sqlite", self._substitutions)
+        texts = load_statements("sqlite", self._substitutions)
+        self.statements = Statements(texts, lambda name, sql: sql)
         self.schema_scripts = Schema(
             "sqlite",
             {

@@ -86,11 +86,11 @@ CREATE TABLE {prefix}schedules (
     revision       INTEGER NOT NULL DEFAULT 0  -- counts edits: a plan of an older one is not carried out
 ) STRICT;
 CREATE INDEX {prefix}schedules_due ON {prefix}schedules (next_fire_at)
-    WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL;
+    WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;
 CREATE INDEX {prefix}schedules_job ON {prefix}schedules (job);
 -- What lists show first: the few among many.
 CREATE INDEX {prefix}schedules_broken ON {prefix}schedules (id) WHERE error IS NOT NULL;
-CREATE INDEX {prefix}schedules_paused ON {prefix}schedules (id) WHERE paused = 1;
+CREATE INDEX {prefix}schedules_paused ON {prefix}schedules (id) WHERE paused;
 
 -- The history of each schedule, also after it was dropped.
 CREATE TABLE {prefix}schedule_changes (

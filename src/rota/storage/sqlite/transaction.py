@@ -95,7 +95,7 @@ class SqliteTransaction(Probed):
         if names[0].endswith(","):
             names, found = (names[0][:-1],), list(zip(_decode_values(found[0][0]), strict=True))
         elif "," in names[0]:
-            names, found = tuple(names[0].split(",")), _decode(found[0][0])
+            names, found = tuple(names[0].split(", ")), _decode(found[0][0])
         instants = self.engine._shapes.get(names)
         if instants is None:
             instants = tuple(n for n, name in enumerate(names) if is_instant(name))
