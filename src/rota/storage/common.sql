@@ -89,10 +89,8 @@ SELECT key, sum(held)::bigint AS held
  GROUP BY key;
 
 -- name: insert_fired_runs
-INSERT INTO {prefix}runs (seq, {names new_run}, state, due_at, created_at, queued_at)
-SELECT a.seq, {values a.new_run},
-       CASE WHEN a.due_at > {now} THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
-       a.due_at, {now}, CASE WHEN a.due_at <= {now} THEN {now} END
+INSERT INTO {prefix}runs (seq, {names new_run}, {names placed})
+SELECT a.seq, {values a.new_run}, {placed a.due_at, {now}, a.wanted_key}
   FROM {rows a: seq bigint, due_at instant, new_run};
 
 -- name: merge_into_held

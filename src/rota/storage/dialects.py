@@ -16,6 +16,7 @@
 | `{whole x}` | the whole part of a number that is not negative |
 | `{columns runs}` `{names new_run}` | a list of `rows.COLUMNS`, as it is read and as it is named |
 | `{values a.new_run}` `{values :new_run}` | its values, from a table or from parameters |
+| `{placed a.due_at, {now}, a.wanted_key}` | the values of `{names placed}` for a new run |
 | `{set new_job from a}` | an assignment for each of its columns |
 | `{run :id}` | the condition that a run has this id |
 | `{terminal state}` | the condition that a run has ended, as the index of such runs has it |
@@ -81,7 +82,9 @@ class Dialect:
 
     def _write(self, text: str) -> str:
         sql = self._expand(text)
-        if _MOMENT in sql and not text.startswith("WITH"):
+        if _MOMENT in sql and "{moment}" in text:
+            if text.startswith("WITH"):
+                raise MacroError("{moment} adds a WITH and there is one already; put `t` into it")
             sql = f"WITH t AS MATERIALIZED (SELECT {self._known('now')} AS now)\n{sql}"
         return sql
 
@@ -170,6 +173,18 @@ class Dialect:
     def assign(self, inner: str) -> str:
         name, _, alias = inner.partition(" from ")
         return ", ".join(f"{c} = {alias}.{c}" for c in column_list(name))
+
+    def placed(self, inner: str) -> str:
+        """Where a new run begins: it waits for its instant or for a slot, or is queued."""
+        parts = [part.strip() for part in inner.split(",")]
+        if len(parts) != 3:
+            raise MacroError(
+                f"{{placed {inner}}} takes when the run is due, the instant of now and the key it "
+                "wants, as in {placed a.due_at, {now}, a.wanted_key}"
+            )
+        due, now, key = parts
+        state = f"WHEN {due} > {now} THEN 'waiting' WHEN {key} IS NULL THEN 'queued' ELSE 'held'"
+        return f"CASE {state} END, {due}, {now}, CASE WHEN {due} <= {now} THEN {now} END"
 
     def run(self, value: str) -> str:
         """Ids are unique in a table of their own, which is written once for each run."""
@@ -387,6 +402,7 @@ _MACROS: Mapping[str, Callable[[Dialect, str], str]] = {
     "names": lambda dialect, inner: dialect.names(inner),
     "values": lambda dialect, inner: dialect.values(inner),
     "set": lambda dialect, inner: dialect.assign(inner),
+    "placed": lambda dialect, inner: dialect.placed(inner),
     "run": lambda dialect, inner: dialect.run(inner),
     "terminal": lambda dialect, inner: dialect.terminal(inner),
     "fence": lambda dialect, inner: dialect.fence(inner),

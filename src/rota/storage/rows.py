@@ -109,6 +109,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     ),
     "shared_run": _SHARED_BY_A_BULK,
     "new_run": {"id": "uuid", "args": "json", **_SHARED_BY_A_BULK},
+    "placed": dict.fromkeys(("state", "due_at", "created_at", "queued_at"), ""),
     "jobs": dict.fromkeys((*_NEW_JOB, "version_at"), ""),
     "new_job": _NEW_JOB,
     "occurrences": dict.fromkeys(

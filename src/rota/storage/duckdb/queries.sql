@@ -80,10 +80,8 @@ RETURNING run_id;
 
 -- name: insert_alike_runs
 -- insert_runs for many that differ in id and arguments alone.
-INSERT INTO {prefix}runs (seq, id, args, {names shared_run}, state, due_at, created_at, queued_at)
-SELECT a.seq, a.id, a.args, {values :shared_run},
-       CASE WHEN a.due > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
-       a.due, {now}, CASE WHEN a.due <= {now} THEN {now} END
+INSERT INTO {prefix}runs (seq, id, args, {names shared_run}, {names placed})
+SELECT a.seq, a.id, a.args, {values :shared_run}, {placed a.due, {now}, :wanted_key}
   FROM (SELECT seq, pair[1] AS id, pair[2] AS args,
                coalesce(:due_at::TIMESTAMPTZ, {now} + {seconds :delay_seconds}) AS due
           FROM (SELECT unnest(numbers.seqs) AS seq,
@@ -96,10 +94,8 @@ SELECT a.seq, a.id, a.args, {values :shared_run},
 -- name: insert_runs
 -- The id comes from the caller: after a lost answer the same insert can be sent again.
 -- Numbered before anything else, because seq is the order of the line, and no join keeps an order.
-INSERT INTO {prefix}runs (seq, {names new_run}, state, due_at, created_at, queued_at)
-SELECT a.seq, {values a.new_run},
-       CASE WHEN a.due > {now} THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
-       a.due, {now}, CASE WHEN a.due <= {now} THEN {now} END
+INSERT INTO {prefix}runs (seq, {names new_run}, {names placed})
+SELECT a.seq, {values a.new_run}, {placed a.due, {now}, a.wanted_key}
   FROM (SELECT seq, row.*, coalesce(row.due_at, {now} + {seconds row.delay_seconds}) AS due
           FROM (SELECT unnest(numbers.seqs) AS seq,
                        unnest(from_json_strict(:rows, {types new_run, due_at instant, delay_seconds float})) AS row

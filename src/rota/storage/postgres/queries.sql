@@ -81,7 +81,7 @@ won AS MATERIALIZED (
 ), named AS (
     INSERT INTO {prefix}run_ids (id, seq) SELECT id, seq FROM won
 )
-INSERT INTO {prefix}runs (seq, {names new_run}, state, due_at, created_at, queued_at,
+INSERT INTO {prefix}runs (seq, {names new_run}, {names placed},
        attempt, worker_id, claimed_at, started_at, lease_until)
 SELECT seq, {names new_run},
        CASE WHEN begins THEN 'running' WHEN due_at > now THEN 'waiting'
@@ -181,10 +181,8 @@ WITH t AS MATERIALIZED (SELECT {now} AS now),
 named AS (
     INSERT INTO {prefix}run_ids (id, seq) SELECT a.id, a.seq FROM {rows a: id uuid, seq bigint}
 )
-INSERT INTO {prefix}runs (seq, {names new_run}, state, due_at, created_at, queued_at)
-SELECT a.seq, {values a.new_run},
-       CASE WHEN a.due_at > now THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
-       a.due_at, now, CASE WHEN a.due_at <= now THEN now END
+INSERT INTO {prefix}runs (seq, {names new_run}, {names placed})
+SELECT a.seq, {values a.new_run}, {placed a.due_at, now, a.wanted_key}
   FROM t, {rows a: seq bigint, due_at instant, new_run};
 
 ------------------------------------------------------------------------------------- enqueue
@@ -204,10 +202,8 @@ INSERT INTO {prefix}run_ids (id, seq) SELECT id, seq FROM made;
 -- name: insert_run
 -- insert_new_runs for one, and its number.
 WITH made AS (
-    INSERT INTO {prefix}runs ({names new_run}, state, due_at, created_at, queued_at)
-    SELECT {values :new_run},
-           CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
-           due, now, CASE WHEN due <= now THEN now END
+    INSERT INTO {prefix}runs ({names new_run}, {names placed})
+    SELECT {values :new_run}, {placed due, now, :wanted_key::text}
       FROM (SELECT now, coalesce(:due_at::timestamptz, now + {seconds :delay_seconds}) AS due
               FROM (SELECT {now} AS now OFFSET 0) AS n OFFSET 0) AS t
     RETURNING seq, id
@@ -221,10 +217,8 @@ WITH t AS MATERIALIZED (
     SELECT now, coalesce(:due_at::timestamptz, now + {seconds :delay_seconds}) AS due
       FROM (SELECT {now} AS now) AS n
 ), made AS (
-    INSERT INTO {prefix}runs (id, args, {names shared_run}, state, due_at, created_at, queued_at)
-    SELECT a.id, a.args, {values :shared_run},
-           CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
-           due, now, CASE WHEN due <= now THEN now END
+    INSERT INTO {prefix}runs (id, args, {names shared_run}, {names placed})
+    SELECT a.id, a.args, {values :shared_run}, {placed due, now, :wanted_key::text}
       FROM t, {rows a: id uuid, args json}
     RETURNING seq, id
 )
@@ -242,10 +236,8 @@ WITH t AS MATERIALIZED (
     ON CONFLICT (id) DO NOTHING
     RETURNING seq, id
 )
-INSERT INTO {prefix}runs (seq, id, args, {names shared_run}, state, due_at, created_at, queued_at)
-SELECT made.seq, made.id, a.args, {values :shared_run},
-       CASE WHEN due > now THEN 'waiting' WHEN :wanted_key::text IS NULL THEN 'queued' ELSE 'held' END,
-       due, now, CASE WHEN due <= now THEN now END
+INSERT INTO {prefix}runs (seq, id, args, {names shared_run}, {names placed})
+SELECT made.seq, made.id, a.args, {values :shared_run}, {placed due, now, :wanted_key::text}
   FROM t, {rows a: id uuid, args json} JOIN made ON made.id = a.id
  ORDER BY made.seq;
 
@@ -260,10 +252,8 @@ made AS (
     ON CONFLICT (id) DO NOTHING
     RETURNING seq, id
 )
-INSERT INTO {prefix}runs (seq, {names new_run}, state, due_at, created_at, queued_at)
-SELECT made.seq, {values a.new_run},
-       CASE WHEN due > now THEN 'waiting' WHEN a.wanted_key IS NULL THEN 'queued' ELSE 'held' END,
-       due, now, CASE WHEN due <= now THEN now END
+INSERT INTO {prefix}runs (seq, {names new_run}, {names placed})
+SELECT made.seq, {values a.new_run}, {placed due, now, a.wanted_key}
   FROM t, {rows a: new_run, due_at instant, delay_seconds float}
           JOIN made ON made.id = a.id,
        LATERAL (SELECT coalesce(a.due_at, t.now + {seconds a.delay_seconds}) AS due) AS d

@@ -109,20 +109,16 @@ SELECT a.value, :job, :queue, :priority,
 
 -- name: insert_alike_runs
 -- insert_runs for many that differ in id and arguments alone.
-INSERT INTO {prefix}runs (id, args, {names shared_run}, state, due_at, created_at, queued_at)
-SELECT value ->> 0, value ->> 1, {values :shared_run},
-       CASE WHEN due > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
-       due, {now}, CASE WHEN due <= {now} THEN {now} END
+INSERT INTO {prefix}runs (id, args, {names shared_run}, {names placed})
+SELECT value ->> 0, value ->> 1, {values :shared_run}, {placed due, {now}, :wanted_key}
   FROM (SELECT coalesce(:due_at, {now} + {seconds :delay_seconds}) AS due), json_each(:rows)
  WHERE true
 ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_runs
 -- The id comes from the caller: after a lost answer the same insert can be sent again.
-INSERT INTO {prefix}runs ({names new_run}, state, due_at, created_at, queued_at)
-SELECT {values :new_run},
-       CASE WHEN due > {now} THEN 'waiting' WHEN :wanted_key IS NULL THEN 'queued' ELSE 'held' END,
-       due, {now}, CASE WHEN due <= {now} THEN {now} END
+INSERT INTO {prefix}runs ({names new_run}, {names placed})
+SELECT {values :new_run}, {placed due, {now}, :wanted_key}
   FROM (SELECT coalesce(:due_at, {now} + {seconds :delay_seconds}) AS due)
  WHERE true
 ON CONFLICT (id) DO NOTHING
