@@ -22,13 +22,15 @@ INSERT = re.compile(r"INSERT INTO \{prefix\}runs \(([^)]*)\)")
 def main() -> None:
     common = read_statements("common.sql")
     engines = {engine: read_statements(f"{engine}/queries.sql") for engine in ENGINES}
+    fast = read_statements("postgres/fast_paths.sql")
     scripts = {path: path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.sql"))}
-    names = common.keys() | {name for texts in engines.values() for name in texts}
+    names = common.keys() | fast.keys() | {name for texts in engines.values() for name in texts}
     print(f"{len(names)} statements, {len(common)} of them in common.sql")
     for engine, texts in engines.items():
         replaced = len(texts.keys() & common.keys())
         alone = len(texts) - replaced
         print(f"{engine} brings {len(texts)}: {replaced} replace another, {alone} alone")
+    print(f"PostgreSQL's fast paths have {len(fast)} more")
     lists = [columns for text in scripts.values() for columns in INSERT.findall(text)]
     literal = [columns for columns in lists if " queue," in columns]
     print(f"{len(lists)} INSERTs of runs, {len(literal)} of them list the columns themselves")
