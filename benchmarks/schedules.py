@@ -19,8 +19,8 @@ def multiply_schedules(url: str, count: int) -> None:
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as lite:
             table, numbers = SQLITE
-            found = lite.execute(f"SELECT * FROM {table}").description
-            lite.execute(_copy(table, numbers, [column[0] for column in found], count))
+            found = lite.execute(f"SELECT name FROM pragma_table_info('{table}')").fetchall()
+            lite.execute(_copy(table, numbers, [name for (name,) in found], count))
         return
     with psycopg.connect(url) as connection:
         table, numbers = POSTGRES

@@ -106,7 +106,10 @@ def fill(folder: Path, runs: int, schedules: int) -> None:
     luck, now = random.Random(1), int(time.time() * 1_000_000)
     with closing(sqlite3.connect(folder / "rota.db")) as store, store:
         store.row_factory = sqlite3.Row
-        pattern = dict(store.execute("SELECT * FROM _rota_schedules").fetchone())
+        # Not *: that has generated columns, too, which cannot be inserted.
+        stored = store.execute("SELECT name FROM pragma_table_info('_rota_schedules')").fetchall()
+        columns = ", ".join(name for (name,) in stored)
+        pattern = dict(store.execute(f"SELECT {columns} FROM _rota_schedules").fetchone())
         names = ", ".join(pattern)
         marks = ", ".join(f":{name}" for name in pattern)
         store.executemany(

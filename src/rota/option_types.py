@@ -18,13 +18,15 @@ Duration: TypeAlias = str | float | timedelta
 # ISO 8601 with an offset, or a datetime with a zone.
 Instant: TypeAlias = str | datetime
 
+# choices: written by scripts/model_tables.py
+Dst: TypeAlias = Literal["vixie", "literal", "skip_once"]
+Anchor: TypeAlias = Literal["rate", "delay"]
 Overlap: TypeAlias = Literal["queue", "wait", "skip", "allow", "start", "no_wait"]
 OnError: TypeAlias = Literal[
     "next", "reschedule", "retry_sched", "retry", "retry_soon", "pause", "pause_sched"
 ]
 CatchUp: TypeAlias = Literal["one", "none", "all"]
-Dst: TypeAlias = Literal["vixie", "literal", "skip_once"]
-Anchor: TypeAlias = Literal["rate", "delay"]
+# end of choices
 Isolation: TypeAlias = Literal["thread", "process"]
 Backoff: TypeAlias = Literal["none", "fixed", "exponential", "quadratic"]
 
@@ -69,6 +71,7 @@ class _Retries(TypedDict, total=False):
 
 
 class _Policies(_Retries, total=False):
+    # options: written by scripts/model_tables.py
     timezone: str
     dst: Dst
     anchor: Anchor
@@ -89,6 +92,7 @@ class _Policies(_Retries, total=False):
     retry: Retry | Mapping[str, Any] | None
     owner: str | None
     enabled: bool
+    # end of options
 
 
 class ScheduleOptions(_Policies, total=False):

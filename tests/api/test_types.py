@@ -144,10 +144,6 @@ def test_the_values_of_checkers_are_those_of_the_code(hint: Any, values: Any) ->
     assert set(get_args(hint)) == set(values)
 
 
-# The code takes None for False here, and nobody should write it.
-CARELESS = {"enabled": False}
-
-
 def nullable(options: Any) -> Mapping[str, bool]:
     return {name: type(None) in get_args(hint) for name, hint in get_type_hints(options).items()}
 
@@ -165,21 +161,13 @@ def test_checkers_take_none_where_the_code_does() -> None:
         TestApp().job("work", **options)(do_nothing)
 
     every = {"every": "1h"}
-    assert (
-        nullable(ScheduleOptions)
-        == {
-            name: takes(make_schedule, "nightly", "work", every, {name: None})
-            for name in names(ScheduleOptions)
-        }
-        | CARELESS
-    )
-    assert (
-        nullable(JobOptions)
-        == {
-            name: takes(define, **{"schedule": "@hourly", name: None}) for name in names(JobOptions)
-        }
-        | CARELESS
-    )
+    assert nullable(ScheduleOptions) == {
+        name: takes(make_schedule, "nightly", "work", every, {name: None})
+        for name in names(ScheduleOptions)
+    }
+    assert nullable(JobOptions) == {
+        name: takes(define, **{"schedule": "@hourly", name: None}) for name in names(JobOptions)
+    }
     work = TestApp().job("work")(do_nothing)
     assert nullable(EnqueueOptions) == {
         name: takes(lambda **none: work.using(**none).enqueue(), **{name: None})

@@ -100,6 +100,51 @@ def test_an_edit_of_what_somebody_else_changed_is_refused(site: Site, new_tab: O
     assert site.get("/schedules/bulk-0")["expr"] == "1d"
 
 
+def test_every_option_that_the_server_declares_is_in_the_form(site: Site, new_tab: Opening) -> None:
+    site.post("/schedules", name="optional", job="greet", every="1d", misfire_grace="2m")
+    tab = new_tab(site, "operator").open("/schedules/optional")
+    tab.page.get_by_role("button", name="Edit…").click()
+    dialog = tab.page.get_by_role("dialog")
+    expect(dialog.locator("[name=kind]")).to_be_visible()
+    declared = [one["name"] for one in site.get("/schedule-options")["items"]]
+    for name in set(declared) - {"retry"}:
+        expect(dialog.locator(f"[name={name}]")).to_have_count(1)
+    # A group is open where something in it differs from its default.
+    expect(dialog.get_by_label("Misfire grace")).to_have_value("2m")
+    expect(dialog.get_by_label("Misfire grace")).to_be_visible()
+    expect(dialog.get_by_label("Pause after")).to_be_hidden()
+    dialog.get_by_text("Failure", exact=True).click()
+    dialog.get_by_label("Pause after").fill("3")
+    dialog.get_by_label("Enabled").uncheck()
+    dialog.get_by_text("More about its times").click()
+    dialog.get_by_label("First run").fill("2099-01-01T00:00:00Z")
+    expect(dialog.locator(".preview li").first).to_contain_text("2099-01-01T00:00:00")
+    dialog.get_by_role("button", name="Show what changes").click()
+    expect(dialog.get_by_role("row")).to_have_count(4)
+    dialog.get_by_role("button", name="Save").click()
+    expect(tab.page.locator(".toast")).to_contain_text("is changed")
+    after = site.get("/schedules/optional")
+    assert (after["pause_after"], after["enabled"]) == (3, False)
+    assert after["first_run"] == "2099-01-01T00:00:00+00:00"
+    assert after["misfire_grace"] == "2m"
+
+
+def test_a_schedule_is_made_with_the_options_of_the_form(site: Site, new_tab: Opening) -> None:
+    tab = new_tab(site, "operator").open("/schedules")
+    tab.page.get_by_role("button", name="New schedule…").click()
+    dialog = tab.page.get_by_role("dialog")
+    dialog.get_by_label("Name", exact=True).fill("made/here")
+    dialog.locator("[name=job]").select_option("greet")
+    dialog.get_by_text("Overlap", exact=True).first.click()
+    dialog.locator("[name=overlap]").select_option("queue")
+    dialog.get_by_label("Queue max").fill("5")
+    dialog.get_by_role("button", name="Create").click()
+    expect(tab.page.get_by_role("heading", level=1)).to_contain_text("made/here")
+    made = site.get("/schedules/made%2Fhere")
+    assert (made["overlap"], made["queue_max"], made["catch_up"]) == ("queue", 5, "one")
+    assert made["owner"] == "the-operator"
+
+
 def test_the_title_of_a_time_tells_it_on_the_clock_of_the_schedule(
     site: Site, new_tab: Opening
 ) -> None:

@@ -17,9 +17,9 @@ POLICIES = (DOCS / "policies.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_the_page_says_what_the_model_says(name: str) -> None:
-    page = PARTS[name][0].read_text("utf-8")
-    assert written(name, page) == page, "run: python scripts/model_tables.py"
+def test_a_file_says_what_the_model_says(name: str) -> None:
+    text = PARTS[name][0].read_text("utf-8")
+    assert written(name, text) == text, "run: python scripts/model_tables.py"
 
 
 def test_another_rule_is_another_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,54 +14,20 @@ from rota.cli.store import operating, settings_of
 from rota.cli.times import when, zone_of
 from rota.errors import Invalid
 from rota.flow.control import Control
+from rota.model.option import Arguments, Choice, Flag, Kind, RetryPolicy, Whole
+from rota.model.option import Option as Declared
 from rota.model.options import kind_of, retry_policy_of, split_retry, without_effect
-from rota.model.policies import ANCHOR, CATCH_UP, DST
 from rota.model.retry import BACKOFFS
+from rota.model.schedule import OPTIONS as DECLARED
 from rota.model.schedule import Schedule
 
-# What the command takes beside the name of a schedule.
-OPTIONS = {
-    "job": Option("The job it makes runs of. Needed for a new one.", "NAME", values=JOBS),
-    "cron": Option(
-        "Fire at these times: 5 fields, 6 with seconds first, or 7 with the year last.", "EXPR"
-    ),
-    "every": Option("Fire in this interval, such as 5m or 1h30m.", "DURATION"),
-    "at": Option("Fire once, at this instant.", "INSTANT"),
-    "timezone": Option(
-        "The zone of --cron, such as Europe/Berlin, or local.", "ZONE", names=("--timezone", "--tz")
-    ),
-    "dst": Option("When clocks change: vixie, literal or skip_once.", "CHOICE", values=tuple(DST)),
-    "anchor": Option(
-        "Count --every from the previous slot (rate) or from the end of the run (delay).",
-        "CHOICE",
-        values=tuple(ANCHOR),
-    ),
-    "overlap": Option(
-        "When the run before has not ended: queue, wait, skip or allow.",
-        "CHOICE",
-        values=("queue", "wait", "skip", "allow"),
-    ),
-    "overlap_key": Option("Schedules with one key count as one for --overlap.", "TEXT"),
-    "queue_max": Option("With --overlap queue: at most this many wait.", "N", kind=int),
-    "on_error": Option(
-        "When a run is dead: next, retry or pause.", "CHOICE", values=("next", "retry", "pause")
-    ),
-    "pause_after": Option("Pause after this many dead runs in a row.", "N", kind=int),
-    "catch_up": Option("After downtime: one, none or all.", "CHOICE", values=tuple(CATCH_UP)),
-    "catch_up_limit": Option("With --catch-up all: at most this many at a time.", "N", kind=int),
-    "misfire_grace": Option("With --catch-up none: how late a run may still be made.", "DURATION"),
-    "jitter": Option("Delay each run by chance, up to this.", "DURATION"),
-    "spread": Option("Delay by a part of this that follows from the name.", "DURATION"),
-    "first_run": Option("The first time to fire.", "INSTANT"),
-    "starts_at": Option("Do not fire before.", "INSTANT"),
-    "ends_at": Option("Do not fire after.", "INSTANT"),
-    "arg": Option(
-        "One argument of its runs, may be repeated. Read as JSON unless the job asks for text.",
-        "NAME=VALUE",
-        many=True,
-    ),
-    "args": Option("All arguments of its runs, as a JSON object.", "JSON"),
-    "priority": Option("Of its runs: higher first.", "N", kind=int),
+# How a flag differs from what the table of options makes of it.
+SPECIAL: dict[str, dict[str, Any]] = {
+    "timezone": {"names": ("--timezone", "--tz")},
+    "enabled": {"off": "--disabled"},
+}
+# The parts of a retry policy are flags of their own.
+RETRY = {
     "max_attempts": Option("Failures until a run is dead.", "N", kind=int),
     "backoff": Option(
         "Between attempts: none, fixed, exponential or quadratic.", "CHOICE", values=BACKOFFS
@@ -71,21 +37,43 @@ OPTIONS = {
     ),
     "max_delay": Option("The longest wait between attempts.", "DURATION"),
     "retry_jitter": Option("Added to the wait by chance, up to this.", "DURATION"),
-    "owner": Option("Whom to ask about it; of a new one, who makes it if not given.", "NAME"),
-    "enabled": Option(
-        "Whether it fires at all; a pause is the operator's own switch.",
-        off="--disabled",
-        kind=bool,
-    ),
 }
+# One by one, or all of them.
+ARGUMENT = Option(
+    "One argument of its runs, may be repeated. Read as JSON unless the job asks for text.",
+    "NAME=VALUE",
+    many=True,
+)
 
 
-# Flags of a schedule whose name and meaning are those of its field.
-PLAIN = (
-    "job", "timezone", "dst", "anchor", "overlap", "overlap_key", "queue_max", "on_error",
-    "pause_after", "catch_up", "catch_up_limit", "misfire_grace", "jitter", "spread", "first_run",
-    "starts_at", "ends_at", "priority", "owner", "enabled",
-)  # fmt: skip
+def flags_of(option: Declared) -> dict[str, Option]:
+    """The flags that set an option of a schedule."""
+    if isinstance(option.kind, RetryPolicy):
+        return RETRY
+    flag = Option(
+        option.explained(lambda name, value: f"--{name.replace('_', '-')} {value}".rstrip()),
+        option.kind.metavar,
+        values=option.kind.values if isinstance(option.kind, Choice) else (),
+        kind=_TYPES.get(type(option.kind), str),
+        **SPECIAL.get(option.name, {}),
+    )
+    if isinstance(option.kind, Flag) and not flag.off:
+        flag = replace(flag, off=f"--no-{option.name.replace('_', '-')}")
+    one_by_one = {"arg": ARGUMENT} if isinstance(option.kind, Arguments) else {}
+    return {**one_by_one, option.name: flag}
+
+
+_TYPES: dict[type[Kind], type] = {Whole: int, Flag: bool}
+# What the command takes beside the name of a schedule.
+OPTIONS = {
+    "job": Option("The job it makes runs of. Needed for a new one.", "NAME", values=JOBS),
+    "cron": Option(
+        "Fire at these times: 5 fields, 6 with seconds first, or 7 with the year last.", "EXPR"
+    ),
+    "every": Option("Fire in this interval, such as 5m or 1h30m.", "DURATION"),
+    "at": Option("Fire once, at this instant.", "INSTANT"),
+    **{name: flag for each in DECLARED.values() for name, flag in flags_of(each).items()},
+}
 
 
 @takes(OPTIONS)
@@ -126,7 +114,9 @@ def _wanted(
     control: Control, name: str, before: Schedule | None, flags: dict[str, Any], where: Where
 ) -> Schedule:
     """The definition after this command: what it was, with what was told."""
-    told = {field: flags[field] for field in PLAIN if field in flags} | _timing(name, flags)
+    told = {field: flags[field] for field in DECLARED if field in flags} | _timing(name, flags)
+    if "job" in flags:
+        told["job"] = flags["job"]
     job = control.job(_job(name, before, flags))
     if "arg" in flags or "args" in flags:
         told["args"] = read_arguments(job, flags.get("arg"), flags.get("args"))

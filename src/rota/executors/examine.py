@@ -29,14 +29,12 @@ from rota.executors.loading import load_file
 from rota.executors.signatures import handler_of
 from rota.model.duration import format_duration
 from rota.model.limits import check_payload, check_payload_size
+from rota.model.options import FILE_OPTIONS, RETRY_OPTIONS, TIMINGS
 
 HANDLERS = ("run", "default")
 OPTIONS = (
-    "schedule", "every", "at", "timezone", "dst", "anchor", "overlap", "queue_max", "on_error",
-    "pause_after", "catch_up", "catch_up_limit", "misfire_grace", "jitter", "spread", "first_run",
-    "starts_at", "ends_at", "timeout", "max_attempts", "backoff", "delay", "max_delay",
-    "retry_jitter", "queue", "priority", "concurrency_key", "concurrency_limit", "isolation",
-    "target", "description", "owner", "tags", "params", "enabled",
+    *TIMINGS, *FILE_OPTIONS, *RETRY_OPTIONS, "timeout", "queue", "priority", "concurrency_key",
+    "concurrency_limit", "isolation", "target", "description", "tags", "params", "enabled",
 )  # fmt: skip
 SIMILARITY = 0.8  # `shedule` resembles `schedule`, `days` does not resemble `delay`
 MEANT_AS_CONTEXT = ("context", "c", "job", "run")

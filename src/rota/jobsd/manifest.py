@@ -22,8 +22,8 @@ from rota.model.interpolate import VARIABLE_NAME, variable_of
 from rota.model.job import DEFAULT_QUEUE, Job
 from rota.model.limits import KEY_LENGTH, REASON_LENGTH, TAGS, check_key, check_name, check_payload
 from rota.model.options import (
+    FILE_OPTIONS,
     RETRY_OPTIONS,
-    SCHEDULE_OPTIONS,
     TIMINGS,
     make_schedule,
     refuse_unknown,
@@ -35,7 +35,6 @@ from rota.model.policies import DEFAULT_OVERLAP, DEFAULT_RETRY, PYTHON, SQL_FILE
 from rota.model.schedule import Schedule
 from rota.model.signature import Parameter, Signature
 
-OF_SCHEDULE = SCHEDULE_OPTIONS - {"overlap_key", "retry", "priority", "enabled", "args"}
 OF_JOB = (
     "queue", "priority", "timeout", *RETRY_OPTIONS, "concurrency_key", "concurrency_limit",
     "description", "enabled", "tags", "target", "params", "executor",
@@ -43,8 +42,8 @@ OF_JOB = (
 OF_SQL = ("step_timeout", "run_as", "restart")
 OF_PYTHON = ("isolation",)
 KNOWN = {
-    SQL_FILE: frozenset({*TIMINGS, *OF_SCHEDULE, *OF_JOB, *OF_SQL}),
-    PYTHON: frozenset({*TIMINGS, *OF_SCHEDULE, *OF_JOB, *OF_PYTHON}) - {"executor"},
+    SQL_FILE: frozenset({*TIMINGS, *FILE_OPTIONS, *OF_JOB, *OF_SQL}),
+    PYTHON: frozenset({*TIMINGS, *FILE_OPTIONS, *OF_JOB, *OF_PYTHON}) - {"executor"},
 }
 # A command or a request has no target and no steps.
 PLAIN = KNOWN[SQL_FILE] - {*OF_SQL, "target"}
@@ -143,7 +142,7 @@ def _schedule(
         "overlap": DEFAULT_OVERLAP[kind],
         "overlap_key": job.overlap_key,
         "enabled": job.enabled,
-        **{key: value for key, value in options.items() if key in OF_SCHEDULE},
+        **{key: value for key, value in options.items() if key in FILE_OPTIONS},
     }
     _text(options, "owner", KEY_LENGTH)
     made = make_schedule(

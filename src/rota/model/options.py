@@ -16,10 +16,14 @@ from typing import Any
 from rota.errors import Invalid, Unknown
 from rota.model.duration import format_duration, parse_duration, parse_instant
 from rota.model.retry import Retry
-from rota.model.schedule import DEFINITION, Schedule
+from rota.model.schedule import OPTIONS, Schedule
 
 TIMINGS = ("schedule", "every", "at")
-SCHEDULE_OPTIONS = frozenset(DEFINITION) - {"name", "job", "kind", "expr"}
+SCHEDULE_OPTIONS = frozenset(OPTIONS)
+# Those that the file of a job takes. The others follow from the job that it defines.
+FILE_OPTIONS = tuple(
+    name for name in OPTIONS if name not in ("overlap_key", "retry", "priority", "enabled", "args")
+)
 # Names that other tools use, and their features that Rota does not have.
 _MEANT = {
     "cron": "schedule",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
@@ -49,10 +48,11 @@ class FirePlan(msgspec.Struct, frozen=True, kw_only=True):
     broken: str | None = None
 
     @property
-    def plan_key(self) -> tuple[Any, ...] | None:
+    def group_key(self) -> tuple[datetime, str] | None:
         """Equal for plans that differ in their schedule only: one run, on time, and a next fire."""
+        key = self.schedule.plan_key
         plain = len(self.runs) == 1 and not self.ranges and self.next_fire_at is not None
-        return self.schedule.plan_key if plain else None
+        return (self.cursor, key) if plain and key is not None else None
 
 
 def plan_fire(schedule: Schedule, now: datetime, room: int | None = None) -> FirePlan:

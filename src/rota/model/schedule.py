@@ -5,25 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import Invalid
 from rota.model.duration import format_duration, parse_duration, parse_instant
-from rota.model.limits import PRIORITY, check_name, check_payload, check_whole
-from rota.model.policies import (
-    ANCHOR,
-    API,
-    CATCH_UP,
-    DEFAULT_OVERLAP,
-    DST,
-    ON_ERROR,
-    OVERLAP,
-    choose,
+from rota.model.limits import PRIORITY, check_name
+from rota.model.option import (
+    OPTION,
+    Arguments,
+    Choice,
+    Duration,
+    Flag,
+    Instant,
+    Option,
+    RetryPolicy,
+    Text,
+    Whole,
+    Zone,
+    option,
 )
+from rota.model.policies import ANCHOR, API, CATCH_UP, DEFAULT_OVERLAP, DST, ON_ERROR, OVERLAP
 from rota.model.retry import Retry
 from rota.model.zone import parse_zone
 
@@ -42,6 +46,7 @@ WAITING_FOR_RUN = datetime(9999, 1, 1, tzinfo=UTC)
 class Schedule:
     """Definition, cursor and the operator's bits. Everything is checked at construction.
 
+    A field that is an `option` declares it for every surface: its values, default, group and help.
     `expr` is a cron expression, a duration or an instant, by `kind`. `next_fire_at` None means
     finished; `enabled` belongs to the definition, `paused` to the operator.
     """
@@ -51,27 +56,141 @@ class Schedule:
     kind: str
     expr: str
     id: int = 0
-    timezone: str = "UTC"
-    dst: str = "vixie"
-    anchor: str = "rate"
-    overlap: str = DEFAULT_OVERLAP[API]
-    overlap_key: str | None = None
-    queue_max: int | None = None
-    on_error: str = "next"
-    pause_after: int | None = None
-    catch_up: str = "one"
-    catch_up_limit: int = 100
-    misfire_grace: timedelta = timedelta(seconds=60)
-    jitter: timedelta = timedelta(0)
-    spread: timedelta = timedelta(0)
-    first_run: datetime | None = None
-    starts_at: datetime | None = None
-    ends_at: datetime | None = None
-    args: Mapping[str, Any] = field(default_factory=dict)
-    priority: int | None = None
-    retry: Retry | None = None
-    owner: str | None = None
-    enabled: bool = True
+
+    timezone: str = option(
+        "UTC",
+        Zone(),
+        group="timing",
+        moves_cursor=True,
+        help="The zone of {cron}, such as Europe/Berlin, or local.",
+    )
+    dst: str = option(
+        "vixie",
+        Choice(DST),
+        group="timing",
+        moves_cursor=True,
+        in_view=False,
+        help="When clocks change: {values}.",
+    )
+    anchor: str = option(
+        "rate",
+        Choice(ANCHOR),
+        group="timing",
+        moves_cursor=True,
+        own_plan=True,
+        in_view=False,
+        help="Count {every} from the previous slot (rate) or from the end of the run (delay).",
+    )
+    overlap: str = option(
+        DEFAULT_OVERLAP[API],
+        Choice(OVERLAP),
+        group="overlap",
+        help="When the run before has not ended: {values}.",
+    )
+    overlap_key: str | None = option(
+        None,
+        Text(),
+        group="overlap",
+        own_plan=True,
+        in_view=False,
+        help="Schedules with one key count as one for {overlap}.",
+    )
+    queue_max: int | None = option(
+        None,
+        Whole(0, QUEUE_MAX),
+        group="overlap",
+        help="With {overlap=queue}: at most this many wait.",
+    )
+    on_error: str = option(
+        "next", Choice(ON_ERROR), group="failure", help="When a run is dead: {values}."
+    )
+    pause_after: int | None = option(
+        None, Whole(1, 1_000), group="failure", help="Pause after this many dead runs in a row."
+    )
+    catch_up: str = option(
+        "one", Choice(CATCH_UP), group="catch-up", help="After downtime: {values}."
+    )
+    catch_up_limit: int = option(
+        100,
+        Whole(1, CATCH_UP_LIMIT),
+        group="catch-up",
+        in_view=False,
+        help="With {catch_up=all}: at most this many at a time.",
+    )
+    misfire_grace: timedelta = option(
+        timedelta(seconds=60),
+        Duration(),
+        group="catch-up",
+        in_view=False,
+        help="With {catch_up=none}: how late a run may still be made.",
+    )
+    jitter: timedelta = option(
+        timedelta(0),
+        Duration(),
+        group="delay",
+        own_plan=True,
+        in_view=False,
+        help="Delay each run by chance, up to this.",
+    )
+    spread: timedelta = option(
+        timedelta(0),
+        Duration(),
+        group="delay",
+        own_plan=True,
+        in_view=False,
+        help="Delay by a part of this that follows from the name.",
+    )
+    first_run: datetime | None = option(
+        None,
+        Instant(),
+        group="timing",
+        moves_cursor=True,
+        in_view=False,
+        help="The first time to fire.",
+    )
+    starts_at: datetime | None = option(
+        None, Instant(), group="timing", moves_cursor=True, help="Do not fire before."
+    )
+    ends_at: datetime | None = option(
+        None, Instant(), group="timing", moves_cursor=True, help="Do not fire after."
+    )
+    args: Mapping[str, Any] = option(
+        {},
+        Arguments(),
+        group="run",
+        in_plan=False,
+        in_view=False,
+        help="All arguments of its runs, as a JSON object.",
+    )
+    priority: int | None = option(
+        None,
+        Whole(-PRIORITY, PRIORITY),
+        group="run",
+        in_view=False,
+        help="Of its runs: higher first.",
+    )
+    retry: Retry | None = option(
+        None,
+        RetryPolicy(),
+        group="failure",
+        in_view=False,
+        help="When attempts of its runs are repeated.",
+    )
+    owner: str | None = option(
+        None,
+        Text("NAME"),
+        group="about",
+        in_plan=False,
+        help="Whom to ask about it; of a new one, who makes it if not given.",  # words: of people
+    )
+    enabled: bool = option(
+        True,
+        Flag(),
+        group="about",
+        in_plan=False,
+        help="Whether it fires at all; a pause is the operator's own switch.",
+    )
+
     paused: bool = False
     paused_by: str | None = None
     paused_at: datetime | None = None
@@ -83,6 +202,7 @@ class Schedule:
     error: str | None = None
     registered: str | None = None  # the definition in code or file, by `registration()`
     revision: int = 0  # counts its edits
+    plan_key: str | None = field(default=None, compare=False)  # of its row, by `shared_plan()`
 
     def __post_init__(self) -> None:
         check_name(self.name, "schedule name")
@@ -95,35 +215,13 @@ class Schedule:
     def _check(self) -> None:
         if self.kind not in KINDS:
             raise Invalid(f"kind {self.kind!r} is unknown; use {', '.join(KINDS)}")
-        for name in ("expr", "timezone"):
-            if not isinstance(getattr(self, name), str):
-                raise Invalid(f"{name} {getattr(self, name)!r} must be text")
-        if not isinstance(self.args, Mapping):
-            raise Invalid(f"args {self.args!r} must be a mapping of names to values")
-        check_payload(dict(self.args))
-        if self.retry is not None and not isinstance(self.retry, Retry):
-            raise Invalid(f"retry {self.retry!r} must be a retry policy")
-        for name, allowed in _CHOICES.items():
-            self._set(name, choose(getattr(self, name), allowed, name))
-        for name in ("misfire_grace", "jitter", "spread"):
-            self._set(name, parse_duration(getattr(self, name), name, zero=True))
-        for name in ("first_run", "starts_at", "ends_at"):
-            if getattr(self, name) is not None:
-                self._set(name, parse_instant(getattr(self, name), name))
-        if self.queue_max is not None:
-            check_whole(self.queue_max, "queue_max", 0, QUEUE_MAX)
-        if self.pause_after is not None:
-            check_whole(self.pause_after, "pause_after", 1, 1_000)
-        if self.priority is not None:
-            check_whole(self.priority, "priority", -PRIORITY, PRIORITY)
-        check_whole(self.catch_up_limit, "catch_up_limit", 1, CATCH_UP_LIMIT)
+        if not isinstance(self.expr, str):
+            raise Invalid(f"expr {self.expr!r} must be text")
+        for name, declared in OPTIONS.items():
+            object.__setattr__(self, name, declared.check(getattr(self, name)))
         if self.starts_at and self.ends_at and self.ends_at < self.starts_at:
             raise Invalid("ends_at is before starts_at")
-        parse_zone(self.timezone)
         _ = self.calendar  # parses expr, so that a bad one is refused here
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
 
     @classmethod
     def from_unreadable_row(cls, fields: Mapping[str, Any], error: str) -> Schedule:
@@ -165,11 +263,18 @@ class Schedule:
         """True when the next occurrence is counted from the end of the run before."""
         return self.kind == "every" and self.anchor == "delay"
 
-    @property
-    def plan_key(self) -> tuple[Any, ...] | None:
-        """Equal for schedules that can share one plan; None if the plan depends on the schedule."""
-        is_individual = self.overlap_key is not None or self.spread or self.jitter or self.delays
-        return None if is_individual else _plan_key(self)
+    def shared_plan(self) -> str:
+        """Equal for schedules of which one plan says what they do, if they are due at one instant.
+
+        A hash of all that a plan and the rows of its runs depend on, but name and arguments."""
+        definition = {"job": self.job, "kind": self.kind, "expr": self.expr}
+        for name, declared in OPTIONS.items():
+            value = getattr(self, name)
+            if declared.in_plan:
+                definition[name] = to_json_value(value)
+            if declared.own_plan and value != declared.default:
+                definition["name"] = self.name
+        return _hash(definition)[:32]
 
     def next_after(self, after: datetime) -> datetime | None:
         """The first occurrence after `after`, inside starts_at and ends_at."""
@@ -202,11 +307,11 @@ class Schedule:
 
     def definition(self) -> dict[str, Any]:
         """The owner's options as JSON, without the operator's bits and the cursor."""
-        return {name: _to_json(getattr(self, name)) for name in DEFINITION}
+        return {name: to_json_value(getattr(self, name)) for name in DEFINITION}
 
     def timing(self) -> dict[str, Any]:
         """The part of the definition that the cursor depends on."""
-        return {name: _to_json(getattr(self, name)) for name in TIMING}
+        return {name: to_json_value(getattr(self, name)) for name in TIMING}
 
     def registration(self) -> str:
         """The definition as stored in the row: only options that differ from their defaults.
@@ -236,30 +341,22 @@ class Schedule:
     @property
     def version(self) -> str:
         """A hash of the definition, so that an edit can name the version it is based on."""
-        definition = json.dumps(self.definition(), sort_keys=True, default=str)
-        return hashlib.sha256(definition.encode()).hexdigest()[:16]
+        return _hash(self.definition())[:16]
 
     def described(self) -> str:
         return f"{self.kind} {self.expr}" + (f" {self.timezone}" if self.kind == "cron" else "")
 
 
-TIMING = ("kind", "expr", "timezone", "dst", "anchor", "first_run", "starts_at", "ends_at")
-DEFINITION = (
-    "name", "job", *TIMING, "overlap", "overlap_key", "queue_max", "on_error", "pause_after",
-    "catch_up", "catch_up_limit", "misfire_grace", "jitter", "spread", "args", "priority",
-    "retry", "owner", "enabled",
-)  # fmt: skip
-# The fields that a plan and the row of its run depend on, except id, name and args; and the other
-# fields that are checked, so that a row equal to a valid one is valid.
-PLAN_KEY_FIELDS = (
-    "job", *TIMING, "overlap", "queue_max", "on_error", "pause_after", "catch_up",
-    "catch_up_limit", "misfire_grace", "priority", "retry", "next_fire_at", "revision",
-)  # fmt: skip
-_plan_key = attrgetter(*PLAN_KEY_FIELDS)
+def _declared() -> dict[str, Option]:
+    options = {each.name: each.metadata.get(OPTION) for each in fields(Schedule)}
+    return {name: replace(option, name=name) for name, option in options.items() if option}
+
+
+# Every option of a schedule by name, in the order of its fields.
+OPTIONS: dict[str, Option] = _declared()
+TIMING = ("kind", "expr", *(name for name, it in OPTIONS.items() if it.moves_cursor))
+DEFINITION = ("name", "job", *TIMING, *(name for name in OPTIONS if name not in TIMING))
 _OPTIONS = DEFINITION[1:]  # all but the name, which identifies it
-_CHOICES = {
-    "dst": DST, "anchor": ANCHOR, "overlap": OVERLAP, "on_error": ON_ERROR, "catch_up": CATCH_UP,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -337,7 +434,13 @@ def _fraction(text: str) -> float:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48
 
 
-def _to_json(value: object) -> Any:
+def _hash(definition: Mapping[str, Any]) -> str:
+    text = json.dumps(definition, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def to_json_value(value: object) -> Any:
+    """The value of an option as JSON has it."""
     match value:
         case timedelta():
             return format_duration(value)

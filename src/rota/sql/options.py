@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from rota.errors import Invalid
 from rota.model.duration import parse_duration
+from rota.model.option import Arguments, Choice, Flag, Kind
 from rota.model.options import RETRY_OPTIONS, SCHEDULE_OPTIONS
-from rota.model.policies import ON_ERROR, OVERLAP, choose
+from rota.model.policies import ON_ERROR, OVERLAP
+from rota.model.schedule import OPTIONS as DECLARED
 
 # Other spellings of two policies.
 ALIASES: Final = {"on_previous_running": "overlap", "on_execution_failure": "on_error"}
@@ -53,17 +55,26 @@ def check_value(typed: str, value: Any, location: str) -> Any:
 
 def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the schedule itself, with their spelling of values checked."""
-    values = {name: value for name, value in options.items() if name in SCHEDULE_OPTIONS}
-    for name, allowed in (("overlap", OVERLAP), ("on_error", ON_ERROR)):
-        if values.get(name) is not None:
-            values[name] = choose(values[name], allowed, name)
-    if values.get("args") is not None:
-        from rota.sql.parser import json_object
+    return {
+        name: _as_kind(DECLARED[name].kind, name, value)
+        for name, value in options.items()
+        if name in SCHEDULE_OPTIONS
+    }
 
-        values["args"] = json_object(str(values["args"]), "args")
-    if "enabled" in values and not isinstance(values["enabled"], bool):
-        raise Invalid(f"enabled {values['enabled']!r} must be TRUE or FALSE")
-    return values
+
+def _as_kind(kind: Kind, name: str, value: Any) -> Any:
+    """The value, from how a statement writes one of this kind; NULL stands for the default."""
+    match kind:
+        case Flag():
+            if not isinstance(value, bool):
+                raise Invalid(f"{name} {value!r} must be TRUE or FALSE")
+        case Choice() if value is not None:
+            return kind.check(value, name)
+        case Arguments() if value is not None:
+            from rota.sql.parser import json_object
+
+            return json_object(str(value), name)
+    return value
 
 
 def retry_options(options: Mapping[str, Any]) -> dict[str, Any]:

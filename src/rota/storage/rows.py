@@ -22,7 +22,7 @@ from rota.model.limits import check_name
 from rota.model.outcome import Settlement
 from rota.model.retry import Retry
 from rota.model.run import Attempt, ClaimedRun, NewRun, Run
-from rota.model.schedule import Schedule
+from rota.model.schedule import OPTIONS, Schedule, to_json_value
 from rota.model.signature import Signature
 from rota.storage.engine import Row
 
@@ -83,6 +83,70 @@ def attempt(row: Row) -> Attempt:
     return Attempt(**row)
 
 
+# Options that SQL reads have columns of their own, all others are one JSON text.
+OPTION_COLUMNS = ("overlap_key", "ends_at", "args", "priority", "enabled")
+JSON_OPTIONS = tuple(name for name in OPTIONS if name not in OPTION_COLUMNS)
+_WRITTEN = (
+    "name", "job", "kind", "expr", "next_fire_at", *OPTION_COLUMNS, "state", "error", "registered",
+)  # fmt: skip
+SCHEDULE_COLUMNS = (
+    "id", *_WRITTEN, "options", "plan_key", "last_fired_at", "paused", "paused_by", "paused_at",
+    "paused_reason", "created_at", "revision",
+)  # fmt: skip
+
+# Lists of columns that statements name, once for all engines: `{columns runs}` in common.sql. Those
+# of parameter rows have types.
+_SHARED_BY_A_BULK = {
+    "job": "text", "queue": "text", "priority": "integer", "max_attempts": "integer",
+    "timeout": "text", "backoff": "json", "overlap_key": "text", "concurrency_key": "text",
+    "concurrency_limit": "integer", "wanted_key": "text", "schedule_id": "bigint",
+    "occurrence": "instant", "missed_count": "bigint", "retry_of": "text", "created_by": "text",
+    "correlation_id": "text", "trace": "text",
+}  # fmt: skip
+_NEW_JOB = {
+    "name": "text", "executor": "text", "source": "text", "origin": "text", "spec": "json",
+    "args_schema": "json", "description": "text", "queue": "text", "priority": "integer",
+    "timeout": "text", "policies": "json", "enabled": "boolean", "error": "text", "version": "text",
+}  # fmt: skip
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "runs": dict.fromkeys(Run.__dataclass_fields__, ""),
+    "claimed_runs": dict.fromkeys(ClaimedRun.__struct_fields__, ""),
+    "brief_runs": dict.fromkeys(
+        (
+            "seq", "id", "job", "queue", "state", "schedule_id", "occurrence", "due_at",
+            "started_at", "finished_at", "attempt", "redo", "progress", "error", "reason",
+        ),
+        "",
+    ),
+    "shared_run": _SHARED_BY_A_BULK,
+    "new_run": {"id": "uuid", "args": "json", **_SHARED_BY_A_BULK},
+    "placed": dict.fromkeys(("state", "due_at", "created_at", "queued_at"), ""),
+    "jobs": dict.fromkeys((*_NEW_JOB, "version_at"), ""),
+    "new_job": _NEW_JOB,
+    "schedules": {
+        name: {"id": "bigint", "args": "json", "options": "json"}.get(name, "text")
+        for name in SCHEDULE_COLUMNS
+    },
+    "occurrences": dict.fromkeys(
+        (
+            "schedule_id", "occurrence", "last_occurrence", "count", "outcome", "reason", "run_id",
+            "recorded_at",
+        ),
+        "",
+    ),
+    "files": dict.fromkeys(
+        (
+            "id", "name", "content_type", "size", "sha256", "job", "run_id", "created_at", "until",
+        ),
+        "",
+    ),
+}  # fmt: skip
+# UUID or JSON on PostgreSQL, text on the other engines and for us.
+READ_AS_TEXT = frozenset(
+    {"id", "args", "backoff", "result", "run_id", "spec", "args_schema", "policies"}
+)
+
+
 def new_run_row(new: NewRun) -> Row:
     return {
         "id": new.id,
@@ -101,6 +165,7 @@ def new_run_row(new: NewRun) -> Row:
         "wanted_key": new.wanted_key,
         "schedule_id": new.schedule_id,
         "occurrence": new.occurrence,
+        "missed_count": 0,
         "retry_of": new.retry_of,
         "created_by": new.created_by,
         "correlation_id": new.correlation_id,
@@ -213,23 +278,29 @@ def checked_schedule(row: Row) -> Schedule:
     try:
         template = _template(_definition(row))
     except Exception:
-        return _schedule(row)  # says whose fault it is
+        return _schedule(row)  # its error names the schedule
     check_name(row["name"], "schedule name")
-    # Its own arguments: nobody shall change those of another one.
+    # Arguments are decoded for each schedule: no change to them may reach another one.
     own = dict(zip(_OWN, _own(row), strict=True))
     return template.copy_unchecked(args=from_json(row["args"]), **own)
 
 
 def _schedule(row: Row) -> Schedule:
-    return Schedule(
-        **{
-            **row,
-            "enabled": bool(row["enabled"]),
-            "paused": bool(row["paused"]),
-            "args": from_json(row["args"]),
-            "retry": None if row["retry"] is None else Retry.from_dict(from_json(row["retry"])),
-        }
-    )
+    fields = {**row, **_stored_options(row["options"]), "args": from_json(row["args"])}
+    del fields["options"]
+    return Schedule(**{**fields, "enabled": bool(row["enabled"]), "paused": bool(row["paused"])})
+
+
+def _stored_options(text: str) -> Row:
+    """The options of a row. One that the row lacks, since it is newer, has its default."""
+    stored = from_json(text)
+    if not isinstance(stored, dict):
+        raise Invalid(f"its options are no JSON object: {text!r}")
+    return {
+        name: OPTIONS[name].kind.from_stored(stored[name])
+        for name in JSON_OPTIONS
+        if name in stored
+    }
 
 
 @lru_cache(maxsize=1_000)
@@ -240,9 +311,9 @@ def _template(definition: tuple[Any, ...]) -> Schedule:
 # What is a schedule's own, and no check but that of its name depends on; and all the rest.
 _OWN = (
     "id", "name", "overlap_key", "next_fire_at", "last_fired_at", "created_at", "paused_at",
-    "paused_by", "paused_reason", "state", "error", "registered", "revision",
+    "paused_by", "paused_reason", "state", "error", "registered", "revision", "plan_key",
 )  # fmt: skip
-_SHARED = tuple(name for name in Schedule.__dataclass_fields__ if name not in _OWN)
+_SHARED = tuple(name for name in SCHEDULE_COLUMNS if name not in _OWN)
 _own, _definition = itemgetter(*_OWN), itemgetter(*_SHARED)
 
 
@@ -251,22 +322,27 @@ def schedule(row: Row) -> Schedule:
     try:
         return checked_schedule(row)
     except Exception as fault:
-        return Schedule.from_unreadable_row({**row, "args": {}, "retry": None}, str(fault))
+        return Schedule.from_unreadable_row(
+            {**_readable(row), "args": {}, "retry": None}, str(fault)
+        )
+
+
+def _readable(row: Row) -> Row:
+    """The row with each option as it is stored, as far as it can be read."""
+    defaults = {name: declared.default for name, declared in OPTIONS.items()}
+    try:
+        stored = from_json(row["options"])
+    except ValueError:
+        stored = None
+    return {**defaults, **(stored if isinstance(stored, dict) else {}), **row}
 
 
 def schedule_row(schedule: Schedule) -> Row:
-    row = {name: getattr(schedule, name) for name in _SCHEDULE_COLUMNS}
-    row["misfire_grace"] = format_duration(schedule.misfire_grace)
-    row["jitter"] = format_duration(schedule.jitter)
-    row["spread"] = format_duration(schedule.spread)
-    row["args"] = to_json(schedule.args)
-    row["retry"] = None if schedule.retry is None else to_json(schedule.retry.to_dict())
-    return row
-
-
-_SCHEDULE_COLUMNS = (
-    "id", "name", "job", "kind", "expr", "timezone", "dst", "anchor", "next_fire_at", "enabled",
-    "overlap", "overlap_key", "queue_max", "on_error", "pause_after", "catch_up",
-    "catch_up_limit", "misfire_grace", "jitter", "spread", "first_run", "starts_at", "ends_at",
-    "args", "priority", "retry", "owner", "state", "error", "registered",
-)  # fmt: skip
+    row = {name: getattr(schedule, name) for name in ("id", *_WRITTEN)}
+    options = {name: to_json_value(getattr(schedule, name)) for name in JSON_OPTIONS}
+    return {
+        **row,
+        "args": to_json(schedule.args),
+        "options": to_json(options),
+        "plan_key": schedule.shared_plan(),
+    }

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from rota.errors import WrongSchema
+from rota.model.duration import format_duration
+from rota.model.option import Flag, Instant, Option, Whole
+from rota.model.schedule import OPTIONS
 from rota.storage.engine import Transaction
+from rota.storage.rows import JSON_OPTIONS
 from rota.storage.statements import substitute
 
 # Keys of `meta`.
@@ -28,6 +33,7 @@ FUNCTIONS: Final = "functions"
 
 FOLDER = Path(__file__).parent
 _INSTANT: Final = re.compile(r"\{instant ([^{}]+)\}")
+_OPTION: Final = re.compile(r"\{option (\w+)\}")
 _VIEW: Final = re.compile(r"CREATE OR REPLACE VIEW (\S+) AS")
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _OWN_NUMBER: Final = re.compile(r"-- number: (\d+)\n")
@@ -45,7 +51,9 @@ class Script:
 class Schema:
     """The scripts of one engine, with their substitutions made.
 
-    `instant` is how its views have an instant, `view` how they begin, with ? for column and name.
+    `instant` is how its views have an instant, `json_instant` one that is JSON text, `view` how
+    they begin, with ? for column and name. `typed` are the options of schedules that the table has
+    as columns, too.
     `shown` and `place` name the store in messages, `anew` says how to make room for another one.
     """
 
@@ -58,10 +66,13 @@ class Schema:
         place: str = "",
         anew: str,
         instant: str = "?",
+        json_instant: str = "CAST(? AS timestamptz)",
+        typed: Collection[str] = (),
         view: str = "CREATE OR REPLACE VIEW ? AS",
     ) -> None:
         self.engine, self.substitutions = engine, substitutions
         self.instant, self.view = instant, view
+        self.json_instant, self.typed = json_instant, typed
         self.shown, self.place, self.anew = shown, place, anew
 
     # What a store's `meta` means
@@ -151,11 +162,45 @@ class Schema:
         return scripts
 
     def _expand(self, file: Path) -> str:
-        sql = _INSTANT.sub(
-            lambda found: self.instant.replace("?", found[1]), file.read_text("utf-8")
-        )
+        text = file.read_text("utf-8")
+        sql = _INSTANT.sub(lambda macro: self.instant.replace("?", macro[1]), text)
+        sql = _OPTION.sub(lambda macro: self._option(OPTIONS[macro[1]]), sql)
+        sql = sql.replace("{more options}", self._more_options(_OPTION.findall(text)))
         sql = _VIEW.sub(lambda found: self.view.replace("?", found[1]), sql)
         return substitute(sql, self.substitutions)
+
+    def _option(self, option: Option) -> str:
+        """An option of a schedule, from its row's JSON, with the type that its kind has."""
+        if option.name in self.typed:
+            return option.name
+        value = f"options ->> '{option.name}'"
+        match option.kind:
+            case Instant():
+                value = self.json_instant.replace("?", f"({value})")
+            case Whole():
+                value = f"CAST({value} AS integer)"
+            case Flag():
+                value = f"CAST({value} AS boolean)"
+        # A row from before there was this option lacks it.
+        return value if option.nullable else f"coalesce({value}, {_literal(option.default)})"
+
+    def _more_options(self, placed: Collection[str]) -> str:
+        """Every option that the view `schedules` shows and that has no place in it by name."""
+        more = (OPTIONS[name] for name in JSON_OPTIONS if name not in placed)
+        return "".join(
+            f",\n       {self._option(option)} AS {option.name}"
+            for option in more
+            if option.in_view
+        )
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case bool() | int():
+            return str(value).lower()
+        case timedelta():
+            value = format_duration(value)
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 def apply(tx: Transaction, scripts: Sequence[Script], run: Callable[[str], Any]) -> list[str]:

@@ -9,6 +9,7 @@
 --
 -- {instant x}  an instant as people read it: text that sorts on SQLite, the value itself elsewhere
 -- {runs}       the table of runs with {run_id}, the id by which a run is found
+-- {option …}   an option of a schedule, of its own type; `more options`: all others that are shown
 -- {far}        the cursor of a schedule that waits for its run to end
 -- The private views that these read (all_runs, all_steps …) are in the views.sql of each engine.
 
@@ -84,7 +85,7 @@ SELECT id,
        job AS job_name,
        kind,
        expr,
-       timezone,
+       {option timezone} AS timezone,
        CASE WHEN error IS NOT NULL THEN 'BROKEN' WHEN NOT enabled THEN 'DISABLED'
             WHEN paused THEN 'PAUSED' WHEN next_fire_at IS NULL THEN 'FINISHED'
             ELSE 'ACTIVE' END AS status,
@@ -96,17 +97,17 @@ SELECT id,
        -- NULL while it is paused, or waits for a run to end before it counts on.
        CASE WHEN enabled AND NOT paused AND next_fire_at < {far} THEN {instant next_fire_at} END AS next_fire_at,
        {instant last_fired_at} AS last_fired_at,
-       overlap,
-       queue_max,
-       on_error,
-       pause_after,
-       catch_up,
-       {instant starts_at} AS starts_at,
+       {option overlap} AS overlap,
+       {option queue_max} AS queue_max,
+       {option on_error} AS on_error,
+       {option pause_after} AS pause_after,
+       {option catch_up} AS catch_up,
+       {option starts_at} AS starts_at,
        {instant ends_at} AS ends_at,
-       owner,
+       {option owner} AS owner,
        {instant created_at} AS created_at,
        state,
-       error
+       error{more options}
   FROM {prefix}schedules;
 
 -- What became of every occurrence, also of dropped schedules. A row may stand for a range of `count`

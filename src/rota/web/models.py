@@ -8,8 +8,9 @@ line end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, dataclass_transform
 
 import msgspec
@@ -19,9 +20,8 @@ from rota.flow.control import Control
 from rota.model.duration import format_duration
 from rota.model.job import Job
 from rota.model.limits import KEY_LENGTH, NAME, PAGE, REASON_LENGTH
-from rota.model.records import job_record, run_record, schedule_record
+from rota.model.records import job_record, run_record
 from rota.model.run import Run
-from rota.model.schedule import Schedule
 from rota.model.transitions import STATES
 
 T = TypeVar("T")
@@ -70,9 +70,21 @@ Reason = Annotated[str, Meta(max_length=REASON_LENGTH, description="Kept with th
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class _FrozenByKeyword(msgspec.StructMeta):
+    """`required` and `absent` are further fields by their types; `absent` ones may be left out."""
+
     def __new__(
-        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        required: Mapping[str, Any] = MappingProxyType({}),
+        absent: Mapping[str, Any] = MappingProxyType({}),
+        **options: Any,
     ) -> Any:
+        annotations = namespace.setdefault("__annotations__", {})
+        annotations.update({**required, **absent})
+        namespace.update(dict.fromkeys(absent, UNSET))
         options = {"frozen": True, "kw_only": True, **options}
         return super().__new__(cls, name, bases, namespace, **options)
 
@@ -163,51 +175,6 @@ class JobOut(ResponseModel):
     policies: dict[str, Any]
 
 
-class ScheduleOut(ResponseModel):
-    """`waits_for_run`: the next time is counted from the end of a run that is on its way. `edits`:
-    what is not as its code or file says, with what they say."""
-
-    id: int
-    name: str
-    job: str
-    kind: str
-    expr: str
-    timezone: str
-    dst: str
-    anchor: str
-    first_run: str | None
-    starts_at: str | None
-    ends_at: str | None
-    overlap: str
-    overlap_key: str | None
-    queue_max: int | None
-    on_error: str
-    pause_after: int | None
-    catch_up: str
-    catch_up_limit: int
-    misfire_grace: str
-    jitter: str
-    spread: str
-    args: Any
-    priority: int | None
-    retry: Any
-    owner: str | None
-    enabled: bool
-    status: str
-    next_fire_at: Instant | None
-    waits_for_run: bool
-    last_fired_at: Instant | None
-    paused: bool
-    paused_by: str | None
-    paused_at: Instant | None
-    paused_reason: str | None
-    created_at: Instant | None
-    state: str | None
-    error: str | None
-    edits: dict[str, Any]
-    version: str
-
-
 class RunOut(ResponseModel):
     seq: int
     id: str
@@ -262,10 +229,6 @@ def job_fields(job: Job, good_at: datetime | None) -> dict[str, Any]:
     policies = {name: fields.pop(name) for name in job.policies()}
     fields["timeout"] = None if job.timeout is None else format_duration(job.timeout)
     return {**fields, "good_at": good_at, "policies": policies}
-
-
-def schedule_fields(schedule: Schedule) -> dict[str, Any]:
-    return {**schedule_record(schedule), "version": schedule.version}
 
 
 def run_fields(run: Run, schedule: str | None) -> dict[str, Any]:

@@ -73,6 +73,7 @@ ROUTES: tuple[Route, ...] = (
     v1("jobs", POST, "/jobs/{job:name}/runs", OPERATOR, jobs.enqueue, status=201),
     v1("jobs", POST, "/jobs/{job:name}/trigger", OPERATOR, jobs.trigger_job, status=201),
     v1("schedules", GET, "/schedules", VIEWER, schedules.list_schedules),
+    v1("schedules", GET, "/schedule-options", VIEWER, schedules.list_options),
     v1("schedules", POST, "/schedules", OPERATOR, schedules.create_schedule, status=201),
     # Asked with POST because it is long; it changes nothing.
     v1("schedules", POST, "/next", VIEWER, schedules.next_times),

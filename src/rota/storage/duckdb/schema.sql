@@ -64,9 +64,6 @@ CREATE TABLE {prefix}schedules (
     job            VARCHAR NOT NULL,
     kind           VARCHAR NOT NULL,          -- cron, every or once
     expr           VARCHAR NOT NULL,
-    timezone       VARCHAR NOT NULL,
-    dst            VARCHAR NOT NULL,
-    anchor         VARCHAR NOT NULL,          -- rate or delay: counts from the occurrence or the run's end
     next_fire_at   TIMESTAMPTZ,               -- the cursor; NULL: never again; year 9999: waits for its run
     last_fired_at  TIMESTAMPTZ,
     enabled        BOOLEAN NOT NULL,          -- by the definition
@@ -74,23 +71,12 @@ CREATE TABLE {prefix}schedules (
     paused_by      VARCHAR,
     paused_at      TIMESTAMPTZ,
     paused_reason  VARCHAR,
-    overlap        VARCHAR NOT NULL,
     overlap_key    VARCHAR,                   -- runs of one key exclude each other
-    queue_max      INTEGER,
-    on_error       VARCHAR NOT NULL,
-    pause_after    INTEGER,
-    catch_up       VARCHAR NOT NULL,
-    catch_up_limit INTEGER NOT NULL,
-    misfire_grace  VARCHAR NOT NULL,
-    jitter         VARCHAR NOT NULL,
-    spread         VARCHAR NOT NULL,
-    first_run      TIMESTAMPTZ,
-    starts_at      TIMESTAMPTZ,
     ends_at        TIMESTAMPTZ,
     args           VARCHAR NOT NULL,          -- JSON
     priority       INTEGER,                   -- NULL: the job's
-    retry          VARCHAR,                   -- JSON; NULL: the job's
-    owner          VARCHAR,
+    options        JSON NOT NULL,             -- all other options, by name
+    plan_key       VARCHAR NOT NULL,          -- equal: due at one instant, they are fired by one plan
     created_at     TIMESTAMPTZ NOT NULL,
     state          VARCHAR,                   -- what happened last, in words
     error          VARCHAR,                   -- why it cannot be planned
@@ -101,7 +87,7 @@ CREATE TABLE {prefix}schedules (
 
 -- The history of each schedule, also after it was dropped.
 CREATE TABLE {prefix}schedule_changes (
-    id          BIGINT NOT NULL,
+    id          BIGINT NOT NULL DEFAULT nextval('{prefix}schedule_changes_id'),
     schedule_id BIGINT NOT NULL,
     name        VARCHAR NOT NULL,
     "at"        TIMESTAMPTZ NOT NULL,
@@ -231,7 +217,7 @@ CREATE TABLE {prefix}step_marks (
 
 -- Log lines of attempts.
 CREATE TABLE {prefix}logs (
-    id      BIGINT NOT NULL,
+    id      BIGINT NOT NULL DEFAULT nextval('{prefix}logs_id'),
     run_seq BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     "at"    TIMESTAMPTZ NOT NULL,
@@ -303,7 +289,7 @@ CREATE TABLE {views}control (
 
 -- Exceptions and actions that concern runs; routine transitions are read from runs and attempts.
 CREATE TABLE {prefix}events (
-    id     BIGINT NOT NULL,
+    id     BIGINT NOT NULL DEFAULT nextval('{prefix}events_id'),
     "at"   TIMESTAMPTZ NOT NULL,
     kind   VARCHAR NOT NULL,
     run_id VARCHAR,
@@ -313,7 +299,7 @@ CREATE TABLE {prefix}events (
 
 -- What operators did, by whom and by which way.
 CREATE TABLE {prefix}audit (
-    id     BIGINT NOT NULL,
+    id     BIGINT NOT NULL DEFAULT nextval('{prefix}audit_id'),
     "at"   TIMESTAMPTZ NOT NULL,
     "by"   VARCHAR NOT NULL,
     via    VARCHAR NOT NULL,

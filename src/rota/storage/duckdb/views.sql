@@ -8,7 +8,7 @@ SELECT j.name, j.enabled, j.timeout, j.error,
                  ELSE 0 END AS integer) AS file_count,
        s.kind, s.expr, s.queue_max, s.enabled AS schedule_enabled, s.error AS schedule_error
   FROM {prefix}jobs j
-  LEFT JOIN (SELECT job, kind, expr, enabled, queue_max, error FROM {prefix}schedules
+  LEFT JOIN (SELECT job, kind, expr, enabled, {option queue_max} AS queue_max, error FROM {prefix}schedules
             QUALIFY row_number() OVER (PARTITION BY job ORDER BY name <> job, id) = 1) s ON s.job = j.name;
 
 -- The runs that the view job_queue shows.

@@ -299,16 +299,16 @@ $$;
 -- A schedule as its history stores it.
 CREATE OR REPLACE FUNCTION {prefix}schedule_json(s {prefix}schedules) RETURNS json LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp AS $$
-    SELECT json_build_object(
-        'name', s.name, 'job', s.job, 'kind', s.kind, 'expr', s.expr, 'timezone', s.timezone,
-        'dst', s.dst, 'anchor', s.anchor, 'first_run', {prefix}iso(s.first_run, '+00:00'),
-        'starts_at', {prefix}iso(s.starts_at, '+00:00'), 'ends_at', {prefix}iso(s.ends_at, '+00:00'),
-        'overlap', s.overlap, 'overlap_key', s.overlap_key, 'queue_max', s.queue_max,
-        'on_error', s.on_error, 'pause_after', s.pause_after, 'catch_up', s.catch_up,
-        'catch_up_limit', s.catch_up_limit, 'misfire_grace', s.misfire_grace, 'jitter', s.jitter,
-        'spread', s.spread, 'args', s.args, 'priority', s.priority, 'retry', s.retry,
-        'owner', s.owner, 'enabled', s.enabled, 'paused', s.paused,
-        'next_fire_at', {prefix}iso(s.next_fire_at, 'Z'));
+    SELECT json_object_agg(o.key, o.value)
+      FROM (SELECT * FROM json_each(json_build_object(
+                'name', s.name, 'job', s.job, 'kind', s.kind, 'expr', s.expr))
+            UNION ALL
+            SELECT * FROM json_each(CASE json_typeof(s.options) WHEN 'object' THEN s.options ELSE '{}' END)
+            UNION ALL
+            SELECT * FROM json_each(json_build_object(
+                'ends_at', {prefix}iso(s.ends_at, '+00:00'), 'overlap_key', s.overlap_key,
+                'args', s.args, 'priority', s.priority, 'enabled', s.enabled, 'paused', s.paused,
+                'next_fire_at', {prefix}iso(s.next_fire_at, 'Z')))) AS o;
 $$;
 
 CREATE OR REPLACE FUNCTION {prefix}change_schedule(

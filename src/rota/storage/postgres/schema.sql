@@ -56,14 +56,9 @@ CREATE TABLE {prefix}schedules (
     next_fire_at   TIMESTAMPTZ,               -- the cursor; NULL: never again; year 9999: waits for its run
     last_fired_at  TIMESTAMPTZ,
     paused_at      TIMESTAMPTZ,
-    first_run      TIMESTAMPTZ,
-    starts_at      TIMESTAMPTZ,
     ends_at        TIMESTAMPTZ,
     created_at     TIMESTAMPTZ NOT NULL,
     revision       BIGINT NOT NULL DEFAULT 0,  -- counts edits: a plan of an older one is not carried out
-    queue_max      INTEGER,
-    pause_after    INTEGER,
-    catch_up_limit INTEGER NOT NULL,
     priority       INTEGER,                   -- NULL: the job's
     enabled        BOOLEAN NOT NULL,          -- by the definition
     paused         BOOLEAN NOT NULL,          -- by an operator; neither undoes the other
@@ -71,27 +66,19 @@ CREATE TABLE {prefix}schedules (
     job            TEXT COLLATE "C" NOT NULL,
     kind           TEXT NOT NULL,             -- cron, every or once
     expr           TEXT NOT NULL,
-    timezone       TEXT NOT NULL,
-    dst            TEXT NOT NULL,
-    anchor         TEXT NOT NULL,             -- rate or delay: counts from the occurrence or the run's end
     paused_by      TEXT,
     paused_reason  TEXT,
-    overlap        TEXT NOT NULL,
     overlap_key    TEXT,                      -- runs of one key exclude each other
-    on_error       TEXT NOT NULL,
-    catch_up       TEXT NOT NULL,
-    misfire_grace  TEXT NOT NULL,
-    jitter         TEXT NOT NULL,
-    spread         TEXT NOT NULL,
     args           JSON NOT NULL,
-    retry          JSON,                      -- NULL: the job's
-    owner          TEXT,
+    options        JSON NOT NULL,             -- all other options, by name
+    plan_key       TEXT COLLATE "C" NOT NULL,  -- equal: due at one instant, they are fired by one plan
     state          TEXT,                      -- what happened last, in words
     error          TEXT,                      -- why it cannot be planned
     registered     TEXT                       -- JSON: what code or its file declared last. The same again
                                               -- changes nothing, so that an operator's edit stays
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-CREATE INDEX schedules_due ON {prefix}schedules (next_fire_at)
+-- With the plan key: a group that one plan fires is found without reading the others.
+CREATE INDEX schedules_due ON {prefix}schedules (next_fire_at, plan_key)
     WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;
 -- With the id: the oldest schedule of a job is found without reading its others.
 CREATE INDEX schedules_of_job ON {prefix}schedules (job, id);

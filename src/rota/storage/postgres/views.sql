@@ -14,7 +14,7 @@ SELECT j.name, j.enabled, j.timeout, j.error,
   FROM {prefix}jobs j
   -- By id for each job, and not joined with all schedules: OFFSET 0 keeps it apart.
   LEFT JOIN LATERAL (
-        SELECT kind, expr, enabled, queue_max, error FROM {prefix}schedules
+        SELECT kind, expr, enabled, {option queue_max} AS queue_max, error FROM {prefix}schedules
          WHERE id = coalesce((SELECT id FROM {prefix}schedules WHERE name = j.name AND job = j.name),
                              (SELECT min(id) FROM {prefix}schedules WHERE job = j.name))
         OFFSET 0) s ON true;

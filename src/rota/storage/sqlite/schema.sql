@@ -51,9 +51,6 @@ CREATE TABLE {prefix}schedules (
     job            TEXT NOT NULL,
     kind           TEXT NOT NULL,     -- cron, every or once
     expr           TEXT NOT NULL,
-    timezone       TEXT NOT NULL,
-    dst            TEXT NOT NULL,
-    anchor         TEXT NOT NULL,     -- rate or delay: counts from the occurrence or the run's end
     next_fire_at   INTEGER,           -- the cursor; NULL: never again; year 9999: waits for its run
     last_fired_at  INTEGER,
     enabled        INTEGER NOT NULL,  -- by the definition
@@ -61,36 +58,34 @@ CREATE TABLE {prefix}schedules (
     paused_by      TEXT,
     paused_at      INTEGER,
     paused_reason  TEXT,
-    overlap        TEXT NOT NULL,
     overlap_key    TEXT,              -- runs of one key exclude each other
-    queue_max      INTEGER,
-    on_error       TEXT NOT NULL,
-    pause_after    INTEGER,
-    catch_up       TEXT NOT NULL,
-    catch_up_limit INTEGER NOT NULL,
-    misfire_grace  TEXT NOT NULL,
-    jitter         TEXT NOT NULL,
-    spread         TEXT NOT NULL,
-    first_run      INTEGER,
-    starts_at      INTEGER,
     ends_at        INTEGER,
     args           TEXT NOT NULL,     -- JSON
     priority       INTEGER,           -- NULL: the job's
-    retry          TEXT,              -- JSON; NULL: the job's
-    owner          TEXT,
+    options        TEXT NOT NULL CHECK (json_valid(options)),  -- all other options, by name
+    plan_key       TEXT NOT NULL,     -- equal: due at one instant, they are fired by one plan
     created_at     INTEGER NOT NULL,
     state          TEXT,              -- what happened last, in words
     error          TEXT,              -- why it cannot be planned
     registered     TEXT,              -- JSON: what code or its file declared last. The same again
                                       -- changes nothing, so that an operator's edit stays
-    revision       INTEGER NOT NULL DEFAULT 0  -- counts edits: a plan of an older one is not carried out
+    revision       INTEGER NOT NULL DEFAULT 0,  -- counts edits: a plan of an older one is not carried out
+    -- Stored nowhere. The columns of views have a type on SQLite only if they are columns of a table.
+    timezone       TEXT AS (options ->> 'timezone'),
+    overlap        TEXT AS (options ->> 'overlap'),
+    queue_max      INTEGER AS (options ->> 'queue_max'),
+    on_error       TEXT AS (options ->> 'on_error'),
+    pause_after    INTEGER AS (options ->> 'pause_after'),
+    catch_up       TEXT AS (options ->> 'catch_up'),
+    owner          TEXT AS (options ->> 'owner')
 ) STRICT;
-CREATE INDEX {prefix}schedules_due ON {prefix}schedules (next_fire_at)
-    WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL;
+-- With the plan key: a group that one plan fires is found without reading the others.
+CREATE INDEX {prefix}schedules_due ON {prefix}schedules (next_fire_at, plan_key)
+    WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;
 CREATE INDEX {prefix}schedules_job ON {prefix}schedules (job);
 -- What lists show first: the few among many.
 CREATE INDEX {prefix}schedules_broken ON {prefix}schedules (id) WHERE error IS NOT NULL;
-CREATE INDEX {prefix}schedules_paused ON {prefix}schedules (id) WHERE paused = 1;
+CREATE INDEX {prefix}schedules_paused ON {prefix}schedules (id) WHERE paused;
 
 -- The history of each schedule, also after it was dropped.
 CREATE TABLE {prefix}schedule_changes (

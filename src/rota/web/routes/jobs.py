@@ -12,6 +12,7 @@ from rota.flow.enqueue import Options
 from rota.flow.explain import in_words
 from rota.model.job import Job
 from rota.model.limits import CONCURRENCY, KEY_LENGTH, PRIORITY
+from rota.model.records import schedule_record
 from rota.model.retry import MAX_ATTEMPTS
 from rota.model.run import Enqueued
 from rota.model.schedule import Schedule
@@ -29,7 +30,6 @@ from rota.web.models import (
     ResponseModel,
     Span,
     job_fields,
-    schedule_fields,
 )
 from rota.web.routing import Answer, Ask
 
@@ -125,7 +125,7 @@ def _row(job: Job, good_at: datetime | None, count: int, schedules: Sequence[Sch
             name=schedule.name,
             words=in_words(schedule),
             status=schedule.status,
-            next_fire_at=schedule_fields(schedule)["next_fire_at"],
+            next_fire_at=schedule_record(schedule)["next_fire_at"],
         )
         for schedule in schedules
     ]

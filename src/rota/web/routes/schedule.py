@@ -19,10 +19,10 @@ from rota.web.models import (
     PathName,
     RequestModel,
     ResponseModel,
-    ScheduleOut,
     Why,
     WhyQuery,
 )
+from rota.web.option_models import ScheduleOut
 from rota.web.routes.jobs import Trigger, made
 from rota.web.routes.schedules import ComingOut, Edit, answer, change, coming_out
 from rota.web.routing import Answer, Ask

@@ -12,7 +12,7 @@ from rota.errors import Invalid, Unknown
 from rota.flow.control import Control
 from rota.flow.explain import Coming, coming, in_words
 from rota.flow.look import OUTCOMES
-from rota.model.limits import KEY_LENGTH, PRIORITY
+from rota.model.limits import KEY_LENGTH
 from rota.model.options import (
     default_of,
     kind_of,
@@ -22,8 +22,8 @@ from rota.model.options import (
     split_retry,
     timing_of,
 )
-from rota.model.retry import MAX_ATTEMPTS, Retry
-from rota.model.schedule import CATCH_UP_LIMIT, QUEUE_MAX, Schedule
+from rota.model.retry import Retry
+from rota.model.schedule import OPTIONS, Schedule
 from rota.web.models import (
     Instant,
     Limit,
@@ -33,15 +33,20 @@ from rota.web.models import (
     Page,
     RequestModel,
     ResponseModel,
-    ScheduleOut,
     Span,
     State,
+)
+from rota.web.option_models import (
+    Attempts,
+    OptionOut,
+    ScheduleOut,
+    ShortText,
+    option_out,
+    requested,
     schedule_fields,
 )
 from rota.web.routing import Answer, Ask
 
-Text = Annotated[str, Meta(max_length=KEY_LENGTH)]
-Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
 PREVIEWED = 10
 NAME_LENGTH = 128
 
@@ -66,55 +71,23 @@ class SchedulesQuery(RequestModel):
     limit: Limit = 50
 
 
-class Timing(RequestModel):
+class Timing(RequestModel, absent=requested(it for it in OPTIONS.values() if it.moves_cursor)):
     """One of `cron`, `every` and `at`. What is null has its default."""
 
-    cron: Maybe[Annotated[Text, Meta(examples=["0 3 * * *"])]] = UNSET
+    cron: Maybe[Annotated[ShortText, Meta(examples=["0 3 * * *"])]] = UNSET
     every: Maybe[Span] = UNSET
     at: Maybe[Moment] = UNSET
-    timezone: Maybe[Annotated[str, Meta(max_length=64, examples=["Europe/Berlin"])]] = UNSET
-    dst: Maybe[Literal["vixie", "literal", "skip_once"]] = UNSET
-    anchor: Maybe[Literal["rate", "delay"]] = UNSET
-    first_run: Maybe[Moment] = UNSET
-    starts_at: Maybe[Moment] = UNSET
-    ends_at: Maybe[Moment] = UNSET
 
 
-class RetryIn(RequestModel):
-    """What is null is as the job has it. `jitter` is `retry_jitter`."""
-
-    max_attempts: Maybe[Attempts] = UNSET
-    backoff: Maybe[Text] = UNSET
-    delay: Maybe[Span] = UNSET
-    max_delay: Maybe[Span] = UNSET
-    retry_jitter: Maybe[Span] = UNSET
-    jitter: Maybe[Span] = UNSET
-
-
-class Edit(Timing):
+class Edit(Timing, absent=requested(it for it in OPTIONS.values() if not it.moves_cursor)):
     """What is not named stays as it is. `retry` has the options of retries together."""
 
     max_attempts: Maybe[Attempts] = UNSET
-    backoff: Maybe[Text] = UNSET
+    backoff: Maybe[ShortText] = UNSET
     delay: Maybe[Span] = UNSET
     max_delay: Maybe[Span] = UNSET
     retry_jitter: Maybe[Span] = UNSET
-    job: Maybe[Annotated[str, Meta(max_length=128)]] = UNSET
-    overlap: Maybe[Text] = UNSET
-    overlap_key: Maybe[Text] = UNSET
-    queue_max: Maybe[Annotated[int, Meta(ge=0, le=QUEUE_MAX)]] = UNSET
-    on_error: Maybe[Text] = UNSET
-    pause_after: Maybe[Annotated[int, Meta(ge=1, le=1_000)]] = UNSET
-    catch_up: Maybe[Literal["one", "none", "all"]] = UNSET
-    catch_up_limit: Maybe[Annotated[int, Meta(ge=1, le=CATCH_UP_LIMIT)]] = UNSET
-    misfire_grace: Maybe[Span] = UNSET
-    jitter: Maybe[Span] = UNSET
-    spread: Maybe[Span] = UNSET
-    args: Maybe[dict[str, Any]] = UNSET
-    priority: Maybe[Annotated[int, Meta(ge=-PRIORITY, le=PRIORITY)]] = UNSET
-    retry: Maybe[RetryIn] = UNSET
-    owner: Maybe[Text] = UNSET
-    enabled: Maybe[bool] = UNSET
+    job: Maybe[Annotated[str, Meta(max_length=NAME_LENGTH)]] = UNSET
 
 
 class NewSchedule(Edit):
@@ -174,6 +147,11 @@ def list_schedules(ask: Ask, query: SchedulesQuery) -> Page[ScheduleRow]:
         for schedule in schedules
     ]
     return Page(items=items, next=following)
+
+
+def list_options(ask: Ask) -> Page[OptionOut]:
+    """The options of schedules: their values, defaults and meaning."""
+    return Page(items=[option_out(option) for option in OPTIONS.values()], next=None)
 
 
 def create_schedule(ask: Ask, body: NewSchedule) -> Answer[ScheduleOut]:

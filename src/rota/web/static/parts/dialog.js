@@ -52,9 +52,9 @@ function Question({ question }) {
   </dialog>`;
 }
 
-export function Field({ name, label, type = "text", value = "", options = null, hint = null, required = false, autofocus = false, maxlength = null, onInput = null, disabled = false }) {
+export function Field({ name, label, type = "text", value = "", options = null, hint = null, required = false, autofocus = false, maxlength = null, min = undefined, max = undefined, onInput = null, disabled = false }) {
   const id = useId();
-  const common = { name, required, autofocus, maxlength, onInput, disabled, "aria-describedby": hint ? id : null };
+  const common = { name, required, autofocus, maxlength, min, max, onInput, disabled, "aria-describedby": hint ? id : null };
   const told = hint && html`<small id=${id} class="muted">${hint}</small>`;
   if (type === "checkbox") {
     return html`<div><label><input type="checkbox" ...${common} defaultChecked=${Boolean(value)} />${label}</label>${told}</div>`;
