@@ -167,7 +167,7 @@ def crash_points(campaign: Campaign, times: int, bench: Bench) -> Verdict:
         places = campaign.places
     tried: Counter[str] = Counter()
     with ThreadPoolExecutor(PROCESSES) as pool:
-        while waiting := [one for one in points_met(record) if tried[one] < times]:
+        while waiting := [one for one in points_met(record, times) if tried[one] < times]:
             lines = defaultdict(list)
             for place, point in zip(cycle(places), waiting, strict=False):
                 lines[place].append(point)
@@ -201,11 +201,23 @@ def call_of(point: str) -> str:
     return ".".join(point.split(".")[:2])
 
 
-def points_met(record: Path) -> list[str]:
-    """Every point of a process's everyday life that any process has come to so far."""
+def points_met(record: Path, times: int) -> list[str]:
+    """Every point of a process's everyday life that any process has come to so far. Once each,
+    those of which another one leaves the same behind are left out."""
     found = set(record.read_text().split())
+    if times == 1:
+        found = {point for point in found if not is_repeated(point)}
     found |= {f"{hint}.{side}" for hint in HINTS for side in ("before", "after")}
     return sorted(point for point in found if call_of(point) not in AT_THE_BEGINNING)
+
+
+def is_repeated(point: str) -> bool:
+    """Between a statement and the next one of its transaction nothing is written, and before a
+    read nothing was: who dies on one side leaves what he leaves on the other."""
+    operation, statement, side = point.rsplit(".", 2)
+    if operation == "read":
+        return side == "before"
+    return side == "after" and statement != "commit"
 
 
 def die_at(campaign: Campaign, place: int, point: str) -> Child:

