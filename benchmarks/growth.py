@@ -50,6 +50,7 @@ from rota.model.retention import RETENTION
 from rota.model.retry import Retry
 from rota.model.run import ClaimedRun, NewRun
 from rota.model.schedule import Schedule
+from rota.storage import operations
 from rota.storage.rows import schedule_row
 from rota.storage.store import Store, open_store
 
@@ -270,12 +271,14 @@ def timing(took: Sequence[float]) -> Timing:
 
 
 def claim(store: Store, limit: int, jobs: Sequence[str] = JOBS) -> list[ClaimedRun]:
-    return store.claim("worker-1", queues=(), jobs=jobs, limit=limit, lease=LEASE)
+    return store.write(operations.claim, "worker-1", queues=(), jobs=jobs, limit=limit, lease=LEASE)
 
 
 def settle_all(store: Store, runs: Sequence[ClaimedRun]) -> None:
     done = Outcome(kind="succeeded", result="null")
-    answers = store.settle([settle(run, done, retry=Retry(), max_lost=3) for run in runs])
+    answers = store.write(
+        operations.settle, [settle(run, done, retry=Retry(), max_lost=3) for run in runs]
+    )
     assert len(answers) == len(runs)
 
 
@@ -321,22 +324,22 @@ def measure_enqueue(store: Store, watch: Stopwatch, *, ones: int, hundreds: int)
         for _ in range(rounds):
             runs = new_runs(count, next(NUMBERS) * 100)
             with watch.timing(f"enqueue {count}"):
-                store.enqueue(runs)
+                store.write(operations.enqueue, runs)
 
 
 def look_tick(store: Store) -> None:
-    assert not store.due_schedules(FIRE_BATCH).schedules
-    store.next_fire_at()
+    assert not store.peek(operations.due_schedules, FIRE_BATCH).schedules
+    store.peek(operations.next_fire_at)
 
 
 def look_promote(store: Store) -> None:
-    store.next_due_at()
-    assert store.promote(promote.BATCH) == 0
-    store.held_keys("", promote.KEYS)
+    store.read(operations.next_due_at)
+    assert store.write(operations.promote, promote.BATCH) == 0
+    store.read(operations.held_keys, "", promote.KEYS)
 
 
 def look_rescue(store: Store) -> None:
-    assert store.expired_runs(rescue.BATCH) == []
+    assert store.read(operations.expired_runs, rescue.BATCH) == []
 
 
 def look_sweep(store: Store) -> None:
@@ -349,8 +352,12 @@ def look_prune(store: Store) -> None:
 
 
 def prune_state(store: Store, state: str, age: timedelta) -> int:
-    return store.prune_runs(
-        state, age_seconds=age.total_seconds(), keep_last=KEEP_LAST, limit=prune.BATCH
+    return store.write(
+        operations.prune_runs,
+        state,
+        age_seconds=age.total_seconds(),
+        keep_last=KEEP_LAST,
+        limit=prune.BATCH,
     )
 
 
@@ -417,8 +424,8 @@ class Bench:
         self.engine, self.url, self.report, self.empty = engine, url, report, empty
         self.store = open_store(url)
         self.store.migrate()
-        self.store.put_jobs([Job(name=name) for name in JOBS])
-        self.store.ensure_queues(QUEUES)
+        self.store.write(operations.put_jobs, [Job(name=name) for name in JOBS])
+        self.store.write(operations.ensure_queues, QUEUES)
         self.rows = open_rows(engine, url)
         self.numbers = {"queued": 0, "waiting": 0, "finished": 0}
 
@@ -593,7 +600,7 @@ class Flow:
 
     def _beat(self, store: Store, watch: Stopwatch) -> None:
         with watch.timing("enqueue"):
-            store.enqueue(new_runs(self.count, self.number, keys=1_000))
+            store.write(operations.enqueue, new_runs(self.count, self.number, keys=1_000))
         self.number += self.count
         with watch.timing("claim"):
             runs = claim(store, 2 * self.count)

@@ -24,7 +24,9 @@ from rota.flow.fire import Fire
 from rota.model.job import Job
 from rota.model.plan import FirePlan
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Actor, Fired
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
+from rota.storage.operations.firing import Fired
 from rota.storage.store import Store, open_store
 
 ME = Actor(by="bench", via="bench")
@@ -43,9 +45,10 @@ def prepare(url: str, count: int, catch_up: str) -> tuple[Store, Clock]:
     clock = Clock()
     store = open_store(url, schema=f"bench_{catch_up}", clock=clock)
     store.migrate()
-    store.put_jobs([Job(name="job")])
+    store.write(operations.put_jobs, [Job(name="job")])
     for number in range(count):
-        store.put_schedule(
+        store.write(
+            operations.put_schedule,
             Schedule(
                 name=f"s{number}", job="job", kind="cron", expr="* * * * *", catch_up=catch_up
             ),
@@ -73,7 +76,7 @@ def recover(store: Store, clock: Clock) -> float:
 
         def fire(self, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
             nonlocal newest
-            made = store.fire(plans, jobs)
+            made = store.write(operations.fire, plans, jobs)
             due = [run.occurrence for plan in plans for run in plan.runs]
             newest = max([newest, *due])
             return made

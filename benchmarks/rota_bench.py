@@ -26,7 +26,8 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 from rota.storage.store import open_store
 from rota.version import VERSION
 
@@ -127,28 +128,33 @@ def herd(url: str, count: int) -> None:
     clock = Clock()
     store = open_store(url, clock=clock)
     store.migrate()
-    store.put_jobs([Job(name="noop")])
-    store.put_schedule(
+    store.write(operations.put_jobs, [Job(name="noop")])
+    store.write(
+        operations.put_schedule,
         Schedule(name="s", job="noop", kind="cron", expr="* * * * *"),
         Actor(by="bench", via="bench"),
     )
     multiply_schedules(url, count)
     clock.now += timedelta(minutes=1)
     say("seconds", fire_all(store, clock))
-    made = len(store.list_runs(limit=1))
+    made = len(store.read(operations.list_runs, limit=1))
     assert made == 1, "nothing was fired"
 
 
 def loop(url: str) -> None:
     store, seen, done = open_store(url), Seen(), Outcome(kind="succeeded")
     lease = timedelta(seconds=30)
-    store.claim("bench", queues=(), jobs=("none",), limit=1, lease=lease)
+    store.write(operations.claim, "bench", queues=(), jobs=("none",), limit=1, lease=lease)
     gate()
     seen.begin()
-    while claimed := store.claim("bench", queues=(), jobs=("noop",), limit=BATCH, lease=lease):
+    while claimed := store.write(
+        operations.claim, "bench", queues=(), jobs=("noop",), limit=BATCH, lease=lease
+    ):
         for _ in claimed:
             seen()
-        store.settle([settle(run, done, retry=ONCE, max_lost=3) for run in claimed])
+        store.write(
+            operations.settle, [settle(run, done, retry=ONCE, max_lost=3) for run in claimed]
+        )
 
 
 if __name__ == "__main__":

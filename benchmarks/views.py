@@ -29,7 +29,8 @@ from ids import NAME_THE_REST
 
 from rota.model.job import Job
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 from rota.storage.store import open_store
 from tests.support.postgres import Cluster
 
@@ -160,12 +161,12 @@ def fill(rows: Rows, url: str, runs: int, schedules: int) -> None:
     a hundred died, one was cancelled; one in ten is of SQL, with two steps."""
     store = open_store(url)
     store.migrate()
-    store.put_jobs([Job(name=f"job{number}") for number in range(JOBS)])
+    store.write(operations.put_jobs, [Job(name=f"job{number}") for number in range(JOBS)])
     first = Schedule(
         name="schedule0", job="job0", kind="cron", expr="0 3 * * *", owner="finance",
         overlap_key="job job0",
     )  # fmt: skip
-    store.put_schedule(first, Actor(by="benchmark", via="benchmark"))
+    store.write(operations.put_schedule, first, Actor(by="benchmark", via="benchmark"))
     store.close()
     table = rows.prefix
     copied = [

@@ -40,6 +40,7 @@ from rota.flow.control import Control
 from rota.flow.counters import Counters
 from rota.flow.enqueue import NO_OPTIONS, Enqueue, Options, encode_args, find_job
 from rota.flow.events import Events, Listener, Sources, ended_event
+from rota.flow.home import check_home
 from rota.flow.service import PARTS, WEB, Service, ServiceOptions
 from rota.flow.worker import Worker
 from rota.jobs_folder import JobsFolder
@@ -64,8 +65,9 @@ from rota.model.retention import Retention
 from rota.model.run import Enqueued, Run
 from rota.model.schedule import Schedule
 from rota.model.secrets import know
-from rota.storage.protocol import Actor, Storage
-from rota.storage.store import open_when_free
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
+from rota.storage.store import Store, open_when_free
 from rota.task import ENQUEUE_OPTIONS, ContextTask, HeldLock, JobDecorator, P, R, Task, _Nothing
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Rota:
     """An application: its jobs, its store, and, once started, its scheduler and worker."""
 
     def __init__(
-        self, database: str | None = None, *, storage: Storage | None = None, **settings: Any
+        self, database: str | None = None, *, storage: Store | None = None, **settings: Any
     ) -> None:
         self.settings: Settings = load_settings({"database": database, **settings})
         # Where the scheduler is switched while it runs; None where the program says it itself.
@@ -107,7 +109,8 @@ class Rota:
         self._equip()
         self._jobs: dict[str, Job] = {}
         self.events.sources = Sources(
-            self._jobs, lambda number: self.storage.schedule_words([number]).get(number)
+            self._jobs,
+            lambda number: self.storage.read(operations.schedule_words, [number]).get(number),
         )
         self._schedules: dict[str, Schedule] = {}
         self._tries: dict[str, Mapping[str, Any]] = {}
@@ -360,7 +363,7 @@ class Rota:
     # Using
 
     @property
-    def storage(self) -> Storage:
+    def storage(self) -> Store:
         """The store, opened and brought up to date on first use."""
         # Without the guard: whoever asks may have the store's turn to write, and whoever has the
         # guard may wait for that.
@@ -463,13 +466,13 @@ class Rota:
         check_key(name, "lock")
         seconds = parse_duration(ttl, "ttl").total_seconds()
         owner = f"{socket.gethostname()}:{os.getpid()}"
-        token = self.storage.acquire_lock(name, owner, seconds)
+        token = self.storage.write(operations.acquire_lock, name, owner, seconds)
         if token is None:
             raise LockNotHeld(f"lock {name!r} is already held")
         try:
             yield HeldLock(self.storage, name, token)
         finally:
-            self.storage.release_lock(name, token)
+            self.storage.write(operations.release_lock, name, token)
 
     def jobs(self) -> list[Job]:
         """The jobs this process knows."""
@@ -519,7 +522,7 @@ class Rota:
         with self._guard:
             if self._service is not None:
                 raise Conflict("this app is running already")
-            moved = self.storage.check_home(self.settings.cluster)
+            moved = check_home(self.storage, self.settings.cluster)
             if moved is not None:
                 log.error("all schedules are paused: %s", moved)
             self._service = Service(
@@ -669,7 +672,7 @@ class Rota:
                 if name not in self._filed and f"job {name}" not in self._saved
             ]
             if new:
-                self.storage.put_jobs(new)
+                self.storage.write(operations.put_jobs, new)
                 self._saved |= {f"job {job.name}" for job in new}
             self._save_schedules()
 
@@ -683,14 +686,14 @@ class Rota:
                     encode_args(job, schedule.args)
                     if tries := self._tries.get(schedule.name):
                         schedule = replace(schedule, retry=retry_policy_of(tries, job.retry))
-                self.storage.register_schedule(schedule, actor)
+                self.storage.write(operations.register_schedule, schedule, actor)
                 self._saved.add(f"schedule {schedule.name}")
         finally:
             if new:  # who fires may be another process, and asleep
                 self.storage.notify()
 
     @contextmanager
-    def _using(self, storage: Storage) -> Iterator[None]:
+    def _using(self, storage: Store) -> Iterator[None]:
         """Work on another store for a while: what `rota.testing` does."""
         with self._guard:
             before = (self._storage, self._saved, self.__dict__.pop("_enqueuer", None))
@@ -704,7 +707,7 @@ class Rota:
 
     def _termination_hook_of(self, name: str) -> TerminationHook | None:
         """The executor of a job, if it adds to the end of its runs; Unknown if not installed."""
-        job = self._jobs.get(name) or self.storage.jobs_named([name]).get(name)
+        job = self._jobs.get(name) or self.storage.read(operations.jobs_named, [name]).get(name)
         if job is None or self.executors.is_builtin(job.executor):
             return None
         executor = self.executors.get(job.executor)

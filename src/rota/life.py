@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from rota.flow.events import RunEvent
 from rota.model.outcome import error_line
 from rota.model.redact import redact_text
+from rota.storage import operations
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -155,7 +156,7 @@ def say_goodbye(app: Rota, worker_id: str | None) -> None:
 
     def forget() -> None:
         with suppress(Exception):  # the row says then what a crash would
-            app.storage.forget_worker(worker_id)
+            app.storage.write(operations.forget_worker, worker_id)
 
     goodbye = threading.Thread(target=forget, daemon=True)
     goodbye.start()

@@ -28,7 +28,8 @@ from rota.model.duration import parse_duration
 from rota.model.job import Job
 from rota.model.options import named, refuse_unknown
 from rota.model.run import Enqueued
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -178,13 +179,13 @@ class JobDecorator(Protocol):
 class HeldLock:
     """A lock this process holds. `token` rises with each holder: pass it on to fence writes."""
 
-    storage: Storage
+    storage: Store
     name: str
     token: int
 
     def extend(self, ttl: object = "30s") -> None:
         seconds = parse_duration(ttl, "ttl").total_seconds()
-        if not self.storage.extend_lock(self.name, self.token, seconds):
+        if not self.storage.write(operations.extend_lock, self.name, self.token, seconds):
             raise LockNotHeld(f"lock {self.name!r} was lost: its time ran out")
 
 

@@ -35,8 +35,8 @@ from rota.flow.settle import Settler
 from rota.model.duration import parse_duration
 from rota.model.limits import PAGE
 from rota.model.run import ClaimedRun, Run
-from rota.storage.protocol import Storage
-from rota.storage.store import open_store
+from rota.storage import operations
+from rota.storage.store import Store, open_store
 
 MAX_DRAINED = 100_000
 LEASE = timedelta(days=365)
@@ -71,7 +71,7 @@ class Clock:
 class Driver:
     """Moves an app along in the calling thread: nothing happens unless it is asked to."""
 
-    def __init__(self, app: Rota, storage: Storage, clock: Clock) -> None:
+    def __init__(self, app: Rota, storage: Store, clock: Clock) -> None:
         self.app, self.storage, self.clock = app, storage, clock
         self._settler = Settler(
             storage,
@@ -83,7 +83,7 @@ class Driver:
         )
         self._notes = Notes(storage)
         self._owner = Owner(
-            storage=storage,
+            store=storage,
             notes=self._notes,
             lease=LEASE,
             target=TARGET,
@@ -104,8 +104,8 @@ class Driver:
             while self._promote.step() == 0.0:
                 pass
             self._rescue.step()
-            claimed = self.storage.claim(
-                WORKER, queues=(), jobs=list(self.app._jobs), limit=1, lease=LEASE
+            claimed = self.storage.write(
+                operations.claim, WORKER, queues=(), jobs=list(self.app._jobs), limit=1, lease=LEASE
             )
             if not claimed:
                 break
@@ -113,7 +113,7 @@ class Driver:
             worked.append(claimed[0].id)
             if len(worked) > MAX_DRAINED:
                 raise Conflict(f"more than {MAX_DRAINED:,} runs without an end; is there a loop?")
-        return [self.storage.run(run_id) for run_id in dict.fromkeys(worked)]
+        return [self.storage.read(operations.get_run, run_id) for run_id in dict.fromkeys(worked)]
 
     def advance(self, span: object) -> list[Run]:
         """Let time pass, stopping at each instant at which something is due."""
@@ -126,14 +126,19 @@ class Driver:
         return worked
 
     def _next_moment(self) -> datetime | None:
-        coming = (self.storage.next_fire_at()[1], self.storage.next_due_at()[1])
+        coming = (
+            self.storage.peek(operations.next_fire_at)[1],
+            self.storage.read(operations.next_due_at)[1],
+        )
         return min((moment for moment in coming if moment is not None), default=None)
 
     def _work(self, run: ClaimedRun) -> None:
         # In this thread, whatever the job's isolation: a debugger and a monkeypatch reach it.
         job = replace(self.app._jobs[run.job], isolation="thread")
         execution = Execution(run, job, self._owner)
-        attempts = functools.partial(self.storage.list_attempts, run.seq, limit=PAGE)
+        attempts = functools.partial(
+            self.storage.read, operations.list_attempts, run.seq, limit=PAGE
+        )
         announce(self.app.events, run, attempts)
         execute(execution, self.app.executors.get(job.executor).run)
         while self._settler.step() == 0.0:
@@ -174,7 +179,7 @@ def in_memory(app: Rota, *, now: datetime | None = None) -> Iterator[Driver]:
         storage.close()
 
 
-def _memory(clock: Clock) -> Storage:
+def _memory(clock: Clock) -> Store:
     store = open_store("sqlite:///:memory:", clock=clock)
     store.migrate()
     return store

@@ -19,6 +19,7 @@ import rota
 from rota.flow.events import NAMES, RunEvent
 from rota.flow.run import Execution
 from rota.model.run import Run
+from rota.storage import operations
 from rota.storage.store import Store
 from rota.testing import Clock, Driver
 
@@ -79,7 +80,7 @@ class Watch:
             assert self._changed.wait_for(lambda: ends & set(self.of(run_id)), PATIENCE), (
                 f"run did not end: {self.of(run_id)}"
             )
-        return self.app.storage.run(run_id)
+        return self.app.storage.read(operations.get_run, run_id)
 
 
 class Gate:
@@ -136,7 +137,7 @@ class Driven:
         return self.clock.now - span
 
     def states(self, *ids: str) -> list[str]:
-        return [self.store.run(run_id).state for run_id in ids]
+        return [self.store.read(operations.get_run, run_id).state for run_id in ids]
 
     def audit(self) -> list[tuple[str, str]]:
         """(action, thing) of each audited write that was not made by code, oldest first."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.storage import operations
 from tests.api import handlers
 from tests.api.support import PATIENCE, SHORT_LEASE, Driven, Gate, Watch, wait_until
 
@@ -164,7 +165,9 @@ def test_a_process_is_ended(app: rota.Rota, watch: Watch) -> None:
     app.job(isolation="process")(handlers.hang)
     app.start()
     made = app.enqueue("hang")
-    wait_until(lambda: app.storage.run(made.id).progress, "the handler's start")
+    wait_until(
+        lambda: app.storage.read(operations.get_run, made.id).progress, "the handler's start"
+    )
     app.control.cancel(made.id, "wrong data")
     run = watch.end(made.id)
     assert (run.state, run.reason) == ("cancelled", "wrong data")
@@ -180,7 +183,14 @@ def test_a_cancel_of_a_run_whose_worker_is_gone_is_done_by_rescue(
     def work() -> None: ...
 
     made = work.enqueue()
-    app.storage.claim("gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=50))
+    app.storage.write(
+        operations.claim,
+        "gone",
+        queues=(),
+        jobs=["work"],
+        limit=1,
+        lease=timedelta(milliseconds=50),
+    )
     app.control.cancel(made.id, "wrong data")
     app.start()
     run = watch.end(made.id)

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 import rota
+from rota.storage import operations
 from tests.api.support import Watch, alchemy, plain, transaction
 
 
@@ -93,7 +94,7 @@ def test_a_commit_makes_the_run_and_the_callers_rows(
         many += [mine.enqueue(8), note.enqueue(9, connection=connection)]
         assert made.created
         with pytest.raises(rota.Unknown):
-            app.storage.run(made.id)
+            app.storage.read(operations.get_run, made.id)
         ends.commit()
     results = [watch.end(one.id).result for one in (made, *many)]
     assert results == ["5", "6", "7", "8", "9"]

@@ -22,7 +22,8 @@ from rota.model import secrets
 from rota.model.job import Job
 from rota.model.schedule import Schedule
 from rota.model.secrets import NO_SECRETS, know
-from rota.storage.protocol import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 from tests.api.support import Driven, Gate, Watch, wait_until
 from tests.conformance.support import claim, settle
 
@@ -124,7 +125,7 @@ def test_what_is_shown_of_a_run_holds_no_secret(driven: Driven) -> None:
     ]
     assert secret not in repr(shown)
     assert "[redacted]" in repr(shown)
-    assert secret in driven.store.run(made.id).args
+    assert secret in driven.store.read(operations.get_run, made.id).args
 
 
 def test_no_schedule_leaves_with_its_secrets(driven: Driven) -> None:
@@ -141,7 +142,9 @@ def test_no_schedule_leaves_with_its_secrets(driven: Driven) -> None:
         "find_schedules": lambda: control.find_schedules(),
         "schedules_of": lambda: control.schedules_of(control.find_jobs()),
         "explain": lambda: control.explain("nightly"),
-        "put_schedule": lambda: control.put_schedule(driven.store.schedule_named("nightly")),
+        "put_schedule": lambda: control.put_schedule(
+            driven.store.read(operations.schedule_named, "nightly")
+        ),
         "pause": lambda: control.pause("nightly"),
         "resume": lambda: control.resume("nightly"),
     }
@@ -157,7 +160,7 @@ def test_no_schedule_leaves_with_its_secrets(driven: Driven) -> None:
         assert "[redacted]" in told_of, name
         assert secret not in told_of, name
     assert control.schedule("nightly").operator_changes() == {}, "what is hidden is no edit"
-    assert driven.store.schedule_named("nightly").args == told
+    assert driven.store.read(operations.schedule_named, "nightly").args == told
 
 
 def test_who_edits_what_was_shown_keeps_the_secrets(driven: Driven) -> None:
@@ -169,7 +172,7 @@ def test_who_edits_what_was_shown_keeps_the_secrets(driven: Driven) -> None:
     driven.app.load()
     seen = control.schedule("nightly")
     control.put_schedule(replace(seen, expr="2h"), version=seen.version)
-    assert store.schedule_named("nightly").args == {"to": "a", "password": "old"}
+    assert store.read(operations.schedule_named, "nightly").args == {"to": "a", "password": "old"}
     with pytest.raises(rota.Conflict, match="was changed since you read it"):
         control.put_schedule(replace(seen, expr="3h"), version=seen.version)
     # Whoever changes a secret meanwhile changes nothing that the other one saw or sends.
@@ -177,7 +180,7 @@ def test_who_edits_what_was_shown_keeps_the_secrets(driven: Driven) -> None:
     control.put_schedule(replace(seen, args={"to": "a", "password": "new"}), version=seen.version)
     saved = control.put_schedule(replace(seen, expr="3h"), version=seen.version)
     assert (saved.expr, saved.args) == ("3h", {"to": "a", "password": "[redacted]"})
-    assert store.schedule_named("nightly").args == {"to": "a", "password": "new"}
+    assert store.read(operations.schedule_named, "nightly").args == {"to": "a", "password": "new"}
     with pytest.raises(rota.Invalid, match=r"'copy': argument password is \[redacted\]"):
         control.put_schedule(replace(seen, name="copy"))
 
@@ -197,7 +200,7 @@ def test_of_a_secret_that_stands_where_an_error_is_cut_nothing_is_shown(
         raise RuntimeError(error)
 
     driven.app.load()
-    driven.store.put_jobs([Job(name="broken", error=f"RuntimeError: {error}")])
+    driven.store.write(operations.put_jobs, [Job(name="broken", error=f"RuntimeError: {error}")])
     driven.app.enqueue("fail")
     driven.drain()
     driven.control.enqueue("broken", {}, Options())
@@ -396,7 +399,7 @@ def test_a_running_python_run_ends_although_it_was_paused(app: rota.Rota, watch:
     assert watch.end(works.id).state == "succeeded"
     # What would be tried again is paused instead.
     watch.wait("attempt.failed", fails.id)
-    assert app.storage.run(fails.id).state == "paused"
+    assert app.storage.read(operations.get_run, fails.id).state == "paused"
     app.control.resume_run(fails.id)
     assert watch.end(fails.id).state == "succeeded"
 
@@ -466,8 +469,8 @@ def test_a_triggered_job_runs_now_in_its_overlap_line(driven: Driven, note: Any)
     first, second = driven.control.trigger("note"), driven.control.trigger("note")
     forced = driven.control.trigger("note", force=True)
     assert driven.states(first.id, second.id, forced.id) == ["queued", "held", "queued"]
-    assert driven.store.run(first.id).overlap_key == "job note"
-    assert driven.store.run(forced.id).overlap_key is None
+    assert driven.store.read(operations.get_run, first.id).overlap_key == "job note"
+    assert driven.store.read(operations.get_run, forced.id).overlap_key is None
     driven.drain()
     assert driven.states(first.id, second.id, forced.id) == ["succeeded"] * 3
 
@@ -773,7 +776,7 @@ def test_control_acts_in_the_name_of_who_asks(driven: Driven, note: Any) -> None
     assert isinstance(by_ada, Control)
     assert by_ada.pause("hourly").paused_by == "ada"
     made = by_ada.trigger("hourly", force=True)
-    assert driven.store.run(made.id).created_by == "ada"
+    assert driven.store.read(operations.get_run, made.id).created_by == "ada"
     told = [row for row in driven.control.audit() if row["via"] == "http"]
     assert [(row["by"], row["action"]) for row in told] == [
         ("ada", "trigger"),
@@ -824,10 +827,10 @@ def test_what_a_state_forbids_changes_nothing_and_says_what_is_possible(
     for call, made in (
         ("redo", queued), ("resume_run", queued), ("pause_run", done), ("cancel", done),
     ):  # fmt: skip
-        before = driven.store.run(made.id)
+        before = driven.store.read(operations.get_run, made.id)
         with pytest.raises(rota.Conflict, match=r"is .*; .* is not possible then \(possible: "):
             getattr(driven.control, call)(made.id)
-        assert driven.store.run(made.id) == before
+        assert driven.store.read(operations.get_run, made.id) == before
     assert driven.audit() == []
 
 

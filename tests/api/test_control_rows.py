@@ -14,9 +14,11 @@ from rota.flow.answer import Answer
 from rota.flow.events import RunEvent
 from rota.model.control_row import UNEXPECTED, ControlRequest
 from rota.sql.control_rows import ControlRows
+from rota.storage import operations
 from tests.api.support import Driven, Watch, plain, wait_until
 from tests.api.test_sql_jobs import ended
 from tests.conformance.support import CONTROL
+from tests.support.operations import replace_operation
 from tests.unit.test_sql_grammar import GOOD
 
 MakeApp = Callable[..., rota.Rota]
@@ -94,7 +96,7 @@ def test_a_run_is_made_and_executed(app: rota.Rota, ask: Ask) -> None:
                        WITH SCHEDULE OPTIONS (args = '{"api_token": "hush-hush"}')""")
     assert created["status"] == "done"
     assert "hush-hush" not in str(created)
-    assert app.storage.schedule_named("t").args == {"api_token": "hush-hush"}
+    assert app.storage.read(operations.schedule_named, "t").args == {"api_token": "hush-hush"}
 
 
 def test_what_cannot_be_done_is_answered_with_its_error(app: rota.Rota, ask: Ask) -> None:
@@ -235,7 +237,7 @@ def test_a_row_waits_while_the_database_is_away(
         raise Unavailable("no answer to a commit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(driven.store, "answer", away)
+        replace_operation(patched, driven.store, operations.answer, away)
         with pytest.raises(Unavailable):
             loop.step()
     assert read(database, engine, number)["status"] == "asked"

@@ -18,6 +18,7 @@ import pytest
 
 import rota
 from rota.model.run import Enqueued
+from rota.storage import operations
 from tests.api.support import PATIENCE, Driven, Gate, Watch, wait_until
 
 pytestmark = pytest.mark.anyio
@@ -134,8 +135,10 @@ def test_delay_lets_a_run_wait(driven: Driven) -> None:
 
     made = note.enqueue(delay="10m")
     assert driven.drain() == []
-    assert driven.store.run(made.id).state == "waiting"
-    assert driven.store.run(made.id).due_at == driven.clock.now + timedelta(minutes=10)
+    assert driven.store.read(operations.get_run, made.id).state == "waiting"
+    assert driven.store.read(operations.get_run, made.id).due_at == driven.clock.now + timedelta(
+        minutes=10
+    )
     driven.advance("9 minutes")
     assert driven.states(made.id) == ["waiting"]
     driven.advance("1 minute")
@@ -149,7 +152,7 @@ def test_at_is_the_instant_it_is_due(driven: Driven, ahead: timedelta) -> None:
 
     moment = driven.clock.now + ahead
     made = note.enqueue(at=moment.astimezone().isoformat())
-    assert driven.store.run(made.id).due_at == moment
+    assert driven.store.read(operations.get_run, made.id).due_at == moment
     assert len(driven.drain()) == (ahead <= timedelta(0))
     driven.advance("2 hours")
     assert driven.states(made.id) == ["succeeded"]
@@ -267,7 +270,7 @@ def test_other_options_belong_to_the_run(driven: Driven) -> None:
     made = driven.app.enqueue(
         "note", max_attempts=2, timeout="90s", correlation_id="request 5", queue="other"
     )
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert (run.max_attempts, run.timeout) == (2, timedelta(seconds=90))
     assert (run.correlation_id, run.queue) == ("request 5", "other")
     assert run.created_by
@@ -336,7 +339,7 @@ def test_runs_of_a_key_wait_in_line_as_held(app: rota.Rota, watch: Watch) -> Non
     first = note.enqueue()
     gate.wait()
     second = note.enqueue()
-    assert app.storage.run(second.id).state == "held"
+    assert app.storage.read(operations.get_run, second.id).state == "held"
     assert watch.end(other.enqueue().id).state == "succeeded"
     gate.open()
     assert watch.end(first.id).state == "succeeded"
@@ -396,7 +399,7 @@ def test_using_is_a_changed_copy(driven: Driven) -> None:
         return n
 
     def seen(made: Enqueued) -> tuple[Any, ...]:
-        run = driven.store.run(made.id)
+        run = driven.store.read(operations.get_run, made.id)
         return run.priority, run.queue, run.state, run.timeout
 
     later = note.using(priority=5, delay="1h", queue="slow")
@@ -408,7 +411,7 @@ def test_using_is_a_changed_copy(driven: Driven) -> None:
     )  # fmt: skip
     assert seen(later.using(delay=None, queue=None).enqueue()) == (5, *plain[1:])
     at = later.using(delay=None, at="2030-01-01T00:00Z").enqueue()
-    assert driven.store.run(at.id).due_at == datetime(2030, 1, 1, tzinfo=UTC)
+    assert driven.store.read(operations.get_run, at.id).due_at == datetime(2030, 1, 1, tzinfo=UTC)
     # Beside the arguments, and in enqueue_many, they are later ones too.
     assert seen(later.enqueue(1, priority=6, delay=None)) == (6, "slow", "queued", None)
     assert seen(later.enqueue_many([{}], queue=None, max_attempts=1)[0])[:2] == (5, "own")
@@ -425,7 +428,7 @@ def test_every_option_is_taken_by_using(driven: Driven) -> None:
         delay="1h", key="k", key_ttl="2h", priority=3, queue="q", concurrency_key="c",
         concurrency_limit=2, max_attempts=4, timeout="5s", correlation_id="x", notify=False,
     )  # fmt: skip
-    run = driven.store.run(task.enqueue().id)
+    run = driven.store.read(operations.get_run, task.enqueue().id)
     assert (run.priority, run.queue, run.concurrency_key, run.concurrency_limit) == (3, "q", "c", 2)
     assert (run.max_attempts, run.timeout, run.correlation_id) == (4, timedelta(seconds=5), "x")
     assert run.due_at == driven.clock.now + timedelta(hours=1)
@@ -446,7 +449,7 @@ def test_nine_options_are_taken_beside_the_arguments(driven: Driven) -> None:
     for name in ("delay", "at"):
         at = driven.clock.now + timedelta(hours=1)
         given[name] = "1h" if name == "delay" else at
-        run = driven.store.run(note.enqueue(7, **given).id)
+        run = driven.store.read(operations.get_run, note.enqueue(7, **given).id)
         assert (run.priority, run.concurrency_key, run.concurrency_limit) == (3, "c", 2)
         assert (run.args, run.due_at) == ('{"n":7}', at)
         assert not note.enqueue(7, **given).created
@@ -454,7 +457,7 @@ def test_nine_options_are_taken_beside_the_arguments(driven: Driven) -> None:
         given[name] = None
     # Others never: here they are arguments, as the function takes any.
     made = note.enqueue(7, queue="q", max_attempts=1, timeout=1, correlation_id="x")
-    assert sorted(json.loads(driven.store.run(made.id).args)) == [
+    assert sorted(json.loads(driven.store.read(operations.get_run, made.id).args)) == [
         "correlation_id", "max_attempts", "n", "queue", "timeout",
     ]  # fmt: skip
 

@@ -16,7 +16,9 @@ from rota.flow.events import NAMES, Events, RunEvent
 from rota.model.job import Job
 from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
+from rota.storage import operations
 from tests.api.support import PATIENCE, SHORT_LEASE, Driven, Gate, Watch, wait_until
+from tests.support.operations import replace_operation
 
 
 @pytest.mark.each_engine
@@ -85,7 +87,14 @@ def test_a_run_that_rescue_ends_has_failed_too(make_app: Callable[..., rota.Rota
     def note() -> None: ...
 
     made = note.enqueue()
-    app.storage.claim("gone", queues=(), jobs=["note"], limit=1, lease=timedelta(milliseconds=20))
+    app.storage.write(
+        operations.claim,
+        "gone",
+        queues=(),
+        jobs=["note"],
+        limit=1,
+        lease=timedelta(milliseconds=20),
+    )
     app.start()
     run = watch.end(made.id)
     assert (run.state, run.lost, run.failures) == ("dead", 1, 0)
@@ -192,10 +201,10 @@ def test_an_event_is_told_also_when_the_store_is_away(
     @driven.app.job(every="1h")
     def tick() -> None: ...
 
-    def away(ids: object) -> None:
+    def away(*asked: object) -> None:
         raise rota.Unavailable("away")
 
-    monkeypatch.setattr(driven.store, "schedule_words", away)
+    replace_operation(monkeypatch, driven.store, operations.schedule_words, away)
     driven.app.load()
     driven.advance("1 hour")
     assert [event.schedule for event in watch.events("job.completed")] == [None]
@@ -248,9 +257,11 @@ def test_a_run_that_was_given_back_before_it_began_starts_once(
     def note() -> None: ...
 
     made, lease = note.enqueue(), timedelta(minutes=1)
-    (claimed,) = app.storage.claim("other", queues=(), jobs=["note"], limit=1, lease=lease)
+    (claimed,) = app.storage.write(
+        operations.claim, "other", queues=(), jobs=["note"], limit=1, lease=lease
+    )
     released = Outcome(kind="released", reason="no slot became free")
-    app.storage.settle([settle(claimed, released, retry=ONCE, max_lost=3)])
+    app.storage.write(operations.settle, [settle(claimed, released, retry=ONCE, max_lost=3)])
     app.start()
     watch.end(made.id)
     assert watch.of(made.id) == [
@@ -282,8 +293,8 @@ def test_nothing_is_asked_for_events_that_nobody_hears(
     def never(*given: object, **options: object) -> None:
         raise AssertionError("asked")
 
-    for name in ("schedule_words", "list_attempts"):
-        monkeypatch.setattr(driven.store, name, never)
+    for operation in (operations.schedule_words, operations.list_attempts):
+        replace_operation(monkeypatch, driven.store, operation, never)
     monkeypatch.setattr("rota.flow.events.RunEvent", never)
 
     @driven.app.job(every="1h", max_attempts=2)
@@ -293,7 +304,7 @@ def test_nothing_is_asked_for_events_that_nobody_hears(
     driven.app.load()
     driven.advance("2 hours")
     assert driven.app.health == {}
-    assert driven.states(*[run.id for run in driven.store.list_runs(limit=9)]) == [
+    assert driven.states(*[run.id for run in driven.store.read(operations.list_runs, limit=9)]) == [
         "waiting",
         "succeeded",
     ]

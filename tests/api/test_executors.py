@@ -26,6 +26,7 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.retry import Retry
 from rota.model.run import NewRun
+from rota.storage import operations
 from rota.storage.store import open_store
 from tests.api.support import PATIENCE, SHORT_LEASE, Watch, plain, wait_until
 
@@ -132,7 +133,7 @@ def test_a_death_leaves_one_row_and_the_attempts_before_it_none(
     made = app.enqueue("fail", max_attempts=2)
     watch.wait("attempt.failed", made.id)
     assert tally() == []
-    run = app.storage.run(made.id)
+    run = app.storage.read(operations.get_run, made.id)
     assert (run.state, run.failures) == ("waiting", 1)
     # The retry waits for an hour; one more enqueue with a single attempt dies at once.
     dying = app.enqueue("fail", max_attempts=1)
@@ -163,8 +164,13 @@ def test_a_cancel_while_it_runs_leaves_one_row(
 def test_a_run_that_rescue_ends_leaves_one_row(app: rota.Rota, watch: Watch, tally: Tally) -> None:
     app.settings = replace(app.settings, lease=parse_duration(SHORT_LEASE, "lease"))
     made = app.enqueue("work")
-    (claimed,) = app.storage.claim(
-        "gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20)
+    (claimed,) = app.storage.write(
+        operations.claim,
+        "gone",
+        queues=(),
+        jobs=["work"],
+        limit=1,
+        lease=timedelta(milliseconds=20),
     )
     app.start()
     assert watch.end(made.id).state == "dead"
@@ -178,7 +184,7 @@ def test_a_run_that_rescue_ends_leaves_one_row(app: rota.Rota, watch: Watch, tal
         termination_hook_of=app._termination_hook_of,
     )
     settler.settle_now([(claimed, Outcome(kind="succeeded", result='"late"'))])
-    assert app.storage.run(made.id).state == "dead"
+    assert app.storage.read(operations.get_run, made.id).state == "dead"
     assert tally() == [(made.id, "dead")]
 
 
@@ -280,13 +286,20 @@ def test_a_process_without_the_package_leaves_its_runs_alone(
     app: rota.Rota, make_app: Callable[..., rota.Rota], tally: Tally, monkeypatch: Any
 ) -> None:
     waiting, gone = app.enqueue("work", delay="1h"), app.enqueue("work")
-    app.storage.claim("gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20))
+    app.storage.write(
+        operations.claim,
+        "gone",
+        queues=(),
+        jobs=["work"],
+        limit=1,
+        lease=timedelta(milliseconds=20),
+    )
     monkeypatch.setattr("rota.executors.registry.entry_points", lambda group: [])
     elsewhere = make_app(max_lost=1)
     with pytest.raises(rota.Conflict, match="only be cancelled where its executor is installed"):
         elsewhere.control.cancel(waiting.id)
     elsewhere.start()
-    wait_until(lambda: bool(elsewhere.storage.expired_runs(1)))
+    wait_until(lambda: bool(elsewhere.storage.read(operations.expired_runs, 1)))
     began, rescue = time.monotonic(), elsewhere._service.loops["rescue"]  # type: ignore[union-attr]
     wait_until(lambda: rescue.stepped_at > began)
     assert elsewhere.control.run(gone.id).state == "running"
@@ -319,10 +332,11 @@ def crowded(database: str, executor: Any, crowd: int, slots: int) -> Iterator[Wo
     job = Job(name="crowd", executor="own")
     with closing(open_store(database)) as store:
         store.migrate()
-        store.put_jobs([job])
-        store.ensure_queues(["default"])
-        store.enqueue(
-            [NewRun(id=id, job="crowd", queue="default", args="{}") for id in new_run_ids(crowd)]
+        store.write(operations.put_jobs, [job])
+        store.write(operations.ensure_queues, ["default"])
+        store.write(
+            operations.enqueue,
+            [NewRun(id=id, job="crowd", queue="default", args="{}") for id in new_run_ids(crowd)],
         )
         settler = Settler(
             store, jobs={}, max_lost=1, events=Events(), termination_hook_of=lambda name: None
@@ -336,8 +350,13 @@ def crowded(database: str, executor: Any, crowd: int, slots: int) -> Iterator[Wo
 def take_all(worker: Worker) -> None:
     worker.claim.asked_at = time.monotonic()
     worker.take(
-        worker.storage.claim(
-            "one", queues=(), jobs=["crowd"], limit=1_000, lease=timedelta(minutes=1)
+        worker.store.write(
+            operations.claim,
+            "one",
+            queues=(),
+            jobs=["crowd"],
+            limit=1_000,
+            lease=timedelta(minutes=1),
         )
     )
 

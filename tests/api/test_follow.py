@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rota.flow.follow import Follow
+from rota.storage import operations
 from tests.api.support import Driven
 from tests.conformance.support import claim, settle
 
@@ -41,7 +42,7 @@ def followed(driven: Driven) -> Callable[[], list[str]]:
 
 def later(driven: Driven, span: str) -> None:
     driven.clock.advance(span)
-    driven.store.promote(100)
+    driven.store.write(operations.promote, 100)
 
 
 def give_back(driven: Driven) -> None:

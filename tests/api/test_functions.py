@@ -21,6 +21,7 @@ from rota.model.limits import PAYLOAD_BYTES, PAYLOAD_DEPTH, REASON_LENGTH
 from rota.model.redact import redact_text
 from rota.model.retry import Retry
 from rota.model.schedule import WAITING_FOR_RUN
+from rota.storage import operations
 from tests.api.support import PATIENCE, wait_until
 from tests.api.test_sql_jobs import ended
 
@@ -593,15 +594,15 @@ def test_cancel_lets_a_schedule_go_on_that_counts_from_the_end(
 
 def test_cancel_of_a_running_run_only_asks(app: rota.Rota, client: Connection) -> None:
     run_id = app.enqueue("careful").id
-    (claimed,) = app.storage.claim(
-        "w", queues=(), jobs=["careful"], limit=1, lease=timedelta(minutes=1)
+    (claimed,) = app.storage.write(
+        operations.claim, "w", queues=(), jobs=["careful"], limit=1, lease=timedelta(minutes=1)
     )
     with client.transaction():
         assert call(client, "rota.cancel_run(%s)", run_id) == "running"
     run = app.control.run(run_id)
     assert (run.state, run.reason) == ("running", f"cancelled by {client.info.user}")
     assert run.cancel_requested_at is not None
-    assert app.storage.cancel_requests([claimed.seq]) == [claimed.seq]
+    assert app.storage.read(operations.cancel_requests, [claimed.seq]) == [claimed.seq]
 
 
 def test_a_run_whose_executor_is_somebody_elses_is_cancelled_where_that_is(

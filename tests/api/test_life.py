@@ -20,8 +20,10 @@ import rota
 from rota.flow.workers import state_of
 from rota.model.job import Job
 from rota.model.outcome import Outcome
+from rota.storage import operations
 from tests.api import handlers
 from tests.api.support import PATIENCE, Gate, Watch, wait_until
+from tests.support.operations import replace_operation
 from tests.surface.conftest import environment
 
 
@@ -210,7 +212,7 @@ def test_a_coroutine_and_a_process_are_ended_and_done_again(app: rota.Rota, watc
     app.start()
     coroutine, process = on_loop.enqueue(), app.enqueue("hang")
     assert begun.wait(PATIENCE)
-    wait_until(lambda: app.storage.run(process.id).progress, "the process")
+    wait_until(lambda: app.storage.read(operations.get_run, process.id).progress, "the process")
     app.stop(grace="0s")
     for made in (coroutine, process):
         run = app.control.run(made.id)
@@ -375,8 +377,13 @@ def test_a_run_whose_worker_died_is_done_by_another(make_app: Callable[..., rota
         return ctx.attempt
 
     made = work.enqueue()
-    (claimed,) = app.storage.claim(
-        "gone", queues=(), jobs=["work"], limit=1, lease=timedelta(milliseconds=20)
+    (claimed,) = app.storage.write(
+        operations.claim,
+        "gone",
+        queues=(),
+        jobs=["work"],
+        limit=1,
+        lease=timedelta(milliseconds=20),
     )
     app.start()
     run = watch.end(made.id)
@@ -534,7 +541,10 @@ def test_a_file_switches_the_scheduler_of_a_running_app(
         wait_until(lambda: "the scheduler is off now" in caplog.text, "off")
         seen = occurrences()
         run = app.enqueue("tick", delay="400ms")
-        wait_until(lambda: app.storage.run(run.id).state == "succeeded", "a run meanwhile")
+        wait_until(
+            lambda: app.storage.read(operations.get_run, run.id).state == "succeeded",
+            "a run meanwhile",
+        )
         assert occurrences() == seen
         switch("true")
         wait_until(lambda: occurrences() > seen, "on again")
@@ -551,7 +561,7 @@ def test_a_job_whose_schedule_could_not_be_kept_may_be_defined_again(
         raise rota.Unavailable("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(app.storage, "register_schedule", away)
+        replace_operation(patch, app.storage, operations.register_schedule, away)
         with pytest.raises(rota.Unavailable):
             app.job("late", every="1h")(handlers.pid)
     again = app.job("late", every="1h")(handlers.pid)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.storage import operations
 from tests.api.support import Driven, Watch, wait_until
 
 
@@ -46,7 +47,7 @@ def test_a_lock_ends_after_its_time_unless_it_is_extended(driven: Driven) -> Non
             with pytest.raises(rota.LockNotHeld, match="lock 'door' was lost: its time ran out"):
                 held.extend()
             # The one who lost it does not give back what is another's now.
-            driven.store.release_lock("door", held.token)
+            driven.store.write(operations.release_lock, "door", held.token)
             assert [lock["token"] for lock in driven.control.locks()] == [next_one.token]
 
 
@@ -61,7 +62,9 @@ def test_a_name_that_cannot_be_stored_is_refused(driven: Driven, name: Any) -> N
 
     made = work.enqueue()
     driven.drain()
-    assert "must be text of 1 to 512 characters" in (driven.store.run(made.id).error or "")
+    assert "must be text of 1 to 512 characters" in (
+        driven.store.read(operations.get_run, made.id).error or ""
+    )
 
 
 @pytest.mark.parametrize("ttl", ["soon", 0, -1])
@@ -107,7 +110,7 @@ def test_a_lock_that_is_taken_is_a_failure_the_handler_may_catch(driven: Driven)
         driven.drain()
         assert driven.states(made.id) == ["waiting"]
     driven.advance("1 minute")
-    assert driven.store.run(made.id).result == '"mine"'
+    assert driven.store.read(operations.get_run, made.id).result == '"mine"'
 
 
 def test_coroutines_wait_for_locks_without_stopping_the_loop(app: rota.Rota, watch: Watch) -> None:

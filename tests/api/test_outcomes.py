@@ -12,6 +12,7 @@ import pytest
 
 import rota
 from rota.model.limits import RESULT_BYTES
+from rota.storage import operations
 from tests.api import handlers
 from tests.api.support import Driven, Gate, Watch, wait_until
 
@@ -44,7 +45,7 @@ def test_each_backoff_retries_in_its_own_time(
 
     made = fail.enqueue()
     driven.advance("1 hour")
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert [(late - early).total_seconds() for early, late in pairwise(tried)] == waits
     assert (run.state, run.attempt, run.failures) == ("dead", 4, 4)
     assert attempts(driven, made.id) == ["failed"] * 4
@@ -74,7 +75,7 @@ def test_a_run_that_fails_and_then_works_has_succeeded(driven: Driven) -> None:
 
     made = flaky.enqueue()
     driven.advance("1 minute")
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert (run.state, run.result, run.failures, run.error) == ("succeeded", "3", 2, None)
     assert attempts(driven, made.id) == ["failed", "failed", "succeeded"]
 
@@ -118,7 +119,7 @@ def test_arguments_are_checked_again_before_execution(driven: Driven) -> None:
         "test", lambda tx: tx.text(f"UPDATE {runs_table(driven)} SET args = '{{\"m\": 1}}'", {})
     )
     driven.drain()
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert run.state == "dead"
     assert run.error is not None
     assert "'n' is missing; 'm' is unknown" in run.error
@@ -139,7 +140,7 @@ def test_a_snooze_is_no_failure(driven: Driven) -> None:
 
     made = later.enqueue()
     driven.drain()
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert (run.state, run.failures) == ("waiting", 0)
     assert run.due_at == driven.clock.now + timedelta(seconds=30)
     # Its slot is free meanwhile.
@@ -148,7 +149,7 @@ def test_a_snooze_is_no_failure(driven: Driven) -> None:
     assert attempts(driven, other.id) == ["released"]
     driven.advance("2 minutes")
     assert driven.states(made.id, other.id) == ["succeeded", "succeeded"]
-    assert driven.store.run(made.id).failures == 0
+    assert driven.store.read(operations.get_run, made.id).failures == 0
     assert attempts(driven, made.id) == ["released"] * 3 + ["succeeded"]
 
 
@@ -159,7 +160,7 @@ def test_a_cancel_ends_the_run_with_its_reason(driven: Driven) -> None:
 
     made = stop.enqueue()
     driven.drain()
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert (run.state, run.reason, run.failures) == ("cancelled", "sold out", 0)
     assert attempts(driven, made.id) == ["cancelled"]
 
@@ -177,12 +178,12 @@ def test_a_retry_chooses_its_wait_and_counts_as_a_failure(
     claimed_at = driven.clock.now
     if wait:
         driven.drain()
-        run = driven.store.run(made.id)
+        run = driven.store.read(operations.get_run, made.id)
         assert (run.state, run.failures) == ("waiting", 1)
         assert run.due_at == claimed_at + timedelta(seconds=wait)
         assert run.reason == "the shop is closed"
     driven.advance("5 minutes")
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert (run.state, run.failures) == ("dead", 2)
     assert run.error == "retry: the shop is closed"
 
@@ -197,7 +198,7 @@ def test_a_retry_leaves_nested_calls_and_keeps_its_cause(driven: Driven) -> None
 
     made = again.enqueue()
     driven.drain()
-    error = driven.store.run(made.id).error
+    error = driven.store.read(operations.get_run, made.id).error
     assert error is not None
     assert "ConnectionError: refused" in error
     assert error.endswith("retry")
@@ -219,14 +220,14 @@ def test_a_dead_run_can_be_done_again_with_fresh_counts(driven: Driven) -> None:
     driven.drain()
     assert driven.states(made.id) == ["dead"]
     driven.control.redo(made.id, "the service is back")
-    again = driven.store.run(made.id)
+    again = driven.store.read(operations.get_run, made.id)
     assert (again.state, again.failures, again.redo) == ("waiting", 0, 1)
     driven.drain()
     assert driven.states(made.id) == ["dead"]
     broken.clear()
     driven.control.redo(made.id)
     driven.drain()
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert (run.state, run.result, run.attempt, run.redo) == ("succeeded", "5", 5, 2)
     assert attempts(driven, made.id) == ["failed"] * 4 + ["succeeded"]
 
@@ -242,7 +243,7 @@ def test_other_ends_can_be_done_again_too(driven: Driven, end: str) -> None:
     assert driven.states(made.id) == [end]
     driven.control.redo(made.id)
     driven.drain()
-    assert driven.store.run(made.id).result == "2"
+    assert driven.store.read(operations.get_run, made.id).result == "2"
 
 
 # Results
@@ -265,7 +266,7 @@ def test_what_is_returned_is_kept_as_json(driven: Driven, value: object, stored:
 
     made = give.enqueue()
     driven.drain()
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert (run.state, run.result) == ("succeeded", stored)
 
 
@@ -276,7 +277,7 @@ def test_a_result_past_its_limit_says_so_and_the_work_counts(driven: Driven) -> 
 
     made = give.enqueue()
     driven.drain()
-    run = driven.store.run(made.id)
+    run = driven.store.read(operations.get_run, made.id)
     assert run.state == "succeeded"
     assert json.loads(run.result or "") == {
         "not_stored": f"{RESULT_BYTES + 2:,} bytes as JSON; the limit is {RESULT_BYTES:,}"
@@ -360,7 +361,7 @@ def test_ctx_db_is_a_connection_to_the_store_in_autocommit(driven: Driven) -> No
 
     made = work.enqueue()
     driven.drain()
-    assert driven.store.run(made.id).result == "5"
+    assert driven.store.read(operations.get_run, made.id).result == "5"
     with pytest.raises(Exception, match="closed"):
         kept[0].execute("SELECT 1")
 

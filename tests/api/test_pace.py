@@ -19,6 +19,7 @@ import pytest
 
 import rota
 from rota.model.schedule import Schedule
+from rota.storage import operations
 from tests.api.support import PATIENCE, SHORT_LEASE, plain, wait_until
 from tests.conformance.support import CONTROL
 
@@ -96,9 +97,9 @@ def test_a_delay_schedule_goes_on_after_a_run_whose_worker_is_gone(make_app: Mak
     app.start(only=["scheduler"])
     lost = first_run(app)
     gone = timedelta(milliseconds=1)
-    app.storage.claim("gone", queues=(), jobs=["tick"], limit=1, lease=gone)
+    app.storage.write(operations.claim, "gone", queues=(), jobs=["tick"], limit=1, lease=gone)
     goes_on(app, 2)
-    assert app.storage.run(lost).state == "dead"
+    assert app.storage.read(operations.get_run, lost).state == "dead"
 
 
 def test_a_delay_schedule_goes_on_after_a_run_that_an_operator_ended(app: rota.Rota) -> None:
@@ -114,7 +115,7 @@ def test_a_delay_schedule_goes_on_after_a_run_that_an_operator_ended(app: rota.R
     assert began.wait(PATIENCE)
     first = app.control.cancel(first_run(app)).id
     goes_on(app)
-    assert app.storage.run(first).state == "cancelled"
+    assert app.storage.read(operations.get_run, first).state == "cancelled"
 
 
 # A run that never begins
@@ -165,7 +166,7 @@ def test_a_delay_schedule_goes_on_after_an_occurrence_that_was_skipped(app: rota
     wait_until(lambda: skipped() >= 3, "three occurrences without a run")
     app.control.resume_dispatch()
     wait_until(lambda: ended(app) >= 3, "it and two more runs")
-    assert app.storage.run(manual).state == "succeeded"
+    assert app.storage.read(operations.get_run, manual).state == "succeeded"
 
 
 # Definitions, and what operators do, at a process that has no scheduler

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import rota
+from rota.storage import operations
 from tests.api.support import PATIENCE, Driven, Watch, wait_until
+from tests.support.operations import replace_operation
 
 
 def fired(driven: Driven, name: str) -> list[datetime]:
@@ -184,7 +186,7 @@ def test_a_schedule_that_could_not_be_saved_leaves_the_one_before_as_it_was(
         raise rota.StorageError("the database is away")
 
     with monkeypatch.context() as broken:
-        broken.setattr(app.storage, "register_schedule", away)
+        replace_operation(broken, app.storage, operations.register_schedule, away)
         for name in ("s", "other"):
             with pytest.raises(rota.StorageError, match="away"):
                 app.schedule(name, job="tick", every="2h", max_attempts=9, delay="1s")
@@ -193,7 +195,7 @@ def test_a_schedule_that_could_not_be_saved_leaves_the_one_before_as_it_was(
     assert [row["action"] for row in app.control.changes("s")] == ["create"]
     assert [one.name for one in app.control.schedules()] == ["s"]
     app.schedule("other", job="tick", every="2h")  # nothing of the refused one is left in it
-    assert app.storage.schedule_named("other").retry is None
+    assert app.storage.read(operations.schedule_named, "other").retry is None
 
 
 def test_a_schedule_whose_save_was_half_done_is_put_back(
@@ -313,11 +315,11 @@ def test_what_a_schedule_does_not_say_of_retries_is_as_its_job_has_it(driven: Dr
     driven.app.schedule("late", job="tick", every="1h", retry={"max_attempts": 7})
     driven.app.load()
     for name in ("early", "late"):
-        retry = driven.store.schedule_named(name).retry
+        retry = driven.store.read(operations.schedule_named, name).retry
         assert retry is not None
         assert (retry.max_attempts, retry.backoff, retry.delay) == (
             7, "exponential", timedelta(minutes=8),
         )  # fmt: skip
-    before = driven.store.list_schedule_changes(1, before=2**62, limit=9)
+    before = driven.store.read(operations.list_schedule_changes, 1, before=2**62, limit=9)
     driven.app.reload()
-    assert driven.store.list_schedule_changes(1, before=2**62, limit=9) == before
+    assert driven.store.read(operations.list_schedule_changes, 1, before=2**62, limit=9) == before

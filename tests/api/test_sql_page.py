@@ -18,7 +18,7 @@ from rota.sql.execute import VIA, Statements
 from rota.sql.options import ALIASES, JOB_OPTIONS, OPTIONS
 from rota.sql.parser import parse, parse_one
 from rota.sql.statements import Select
-from rota.storage.protocol import Actor
+from rota.storage.operations.audit import Actor
 from rota.storage.store import open_store
 from tests.api.support import Driven, plain
 from tests.conformance.support import CONTROL

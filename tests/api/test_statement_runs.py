@@ -14,9 +14,11 @@ from rota.flow.learn import Learn
 from rota.model.job import Job
 from rota.model.run import Run
 from rota.sql.execute import VIA, Statements
-from rota.storage.protocol import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 from tests.api.support import wait_until
 from tests.api.test_sql_jobs import add_sql, ended, rows, running
+from tests.support.operations import replace_operation
 
 MakeApp = Callable[..., rota.Rota]
 
@@ -118,14 +120,18 @@ def test_what_a_file_stood_in_the_way_of_is_learned_when_the_file_is_refused(
     assert (app._jobs["report"].source, app._filed) == ("api", {"report"})
 
 
-def test_a_burst_of_wakes_is_one_look(make_app: MakeApp) -> None:
+def test_a_burst_of_wakes_is_one_look(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
     app, now, looks, wakes = make_app(), [100.0], [], []
     learn = Learn(
         app.storage, jobs={}, foreign=set(), targets=None, monotonic=lambda: now[0],
         wake=lambda: wakes.append(1),
     )  # fmt: skip
-    found = app.storage.shared_jobs
-    app.storage.shared_jobs = lambda known: looks.append(known) or found(known)  # type: ignore
+
+    def look(plain: Callable[..., object], known: str | None) -> object:
+        looks.append(known)
+        return plain(known)
+
+    replace_operation(monkeypatch, app.storage, operations.shared_jobs, look)
     assert learn.step() == 5.0
     for _ in range(10):
         learn.ask()

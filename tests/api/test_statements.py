@@ -18,7 +18,8 @@ from rota.model.result import Result
 from rota.model.run import ClaimedRun
 from rota.model.schedule import Schedule
 from rota.sql.execute import VIA, Statements
-from rota.storage.protocol import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 from tests.api.support import Driven
 from tests.conformance.support import settle
 from tests.unit.test_sql_grammar import GOOD, mutated
@@ -179,10 +180,13 @@ def test_what_is_hidden_stays_as_it_was(driven: Driven, sql: Sql) -> None:
     told = re.findall(r"args = '(.*?)'", shown["create_statement"])[0]
     assert "t0p" not in told
     sql(f"ALTER SCHEDULE s SET args = '{told}', EVERY '2h'")
-    altered = driven.store.schedule_named("s")
+    altered = driven.store.read(operations.schedule_named, "s")
     assert (altered.args, altered.expr) == ({"api_token": "t0p"}, "2h")
     sql("""ALTER SCHEDULE s SET args = '{"api_token": "[redacted]", "fail": true}'""")
-    assert driven.store.schedule_named("s").args == {"api_token": "t0p", "fail": True}
+    assert driven.store.read(operations.schedule_named, "s").args == {
+        "api_token": "t0p",
+        "fail": True,
+    }
 
 
 def test_an_edit_undoes_nobody_elses(
@@ -373,7 +377,9 @@ def test_jobs_of_a_schedule_that_run_are_asked(driven: Driven, sql: Sql) -> None
 
 def claim_one(driven: Driven) -> ClaimedRun:
     """A run in the hands of a worker."""
-    (run,) = driven.store.claim("w", queues=(), jobs=["work"], limit=9, lease=timedelta(minutes=30))
+    (run,) = driven.store.write(
+        operations.claim, "w", queues=(), jobs=["work"], limit=9, lease=timedelta(minutes=30)
+    )
     return run
 
 
@@ -594,23 +600,23 @@ def test_a_dropped_job_stays_until_its_last_run_has_ended(driven: Driven, sql: S
     assert driven.control.job("s").retired
     assert [one["name"] for one in sql("SHOW JOBS")] == ["work"], "as every other list"
     assert [one["name"] for one in sql("SELECT name FROM jobs ORDER BY name")] == ["s", "work"]
-    assert driven.store.prune_shared_jobs(limit=10) == 0
-    assert [one.name for one in driven.store.shared_jobs(None)[1]] == ["s"]
+    assert driven.store.write(operations.prune_shared_jobs, limit=10) == 0
+    assert [one.name for one in driven.store.read(operations.shared_jobs, None)[1]] == ["s"]
     driven.control.cancel(run["run_id"])
-    assert driven.store.prune_shared_jobs(limit=10) == 1
+    assert driven.store.write(operations.prune_shared_jobs, limit=10) == 1
     assert [one["name"] for one in sql("SHOW JOBS")] == ["work"]
     sql("CREATE SCHEDULE s AS $$ SELECT 2 $$ EVERY '1h'")
     assert not driven.control.job("s").retired
 
 
 def test_news_of_shared_jobs_are_told_once(driven: Driven, sql: Sql) -> None:
-    mark, jobs = driven.store.shared_jobs(None)
+    mark, jobs = driven.store.read(operations.shared_jobs, None)
     assert jobs == []
-    assert driven.store.shared_jobs(mark) is None
+    assert driven.store.read(operations.shared_jobs, mark) is None
     sql("CREATE SCHEDULE s FOR JOB work EVERY '1h'")
-    assert driven.store.shared_jobs(mark) is None
+    assert driven.store.read(operations.shared_jobs, mark) is None
     sql("CREATE SCHEDULE t AS $$ SELECT 1 $$ EVERY '1h'")
-    after, (job,) = driven.store.shared_jobs(mark)
+    after, (job,) = driven.store.read(operations.shared_jobs, mark)
     assert (after != mark, job.name) == (True, "t")
 
 

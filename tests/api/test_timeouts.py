@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 import rota
+from rota.storage import operations
 from tests.api import handlers
 from tests.api.support import PATIENCE, Gate, Watch, execution_of, run_out, wait_until
 
@@ -48,11 +49,11 @@ def test_a_thread_past_its_timeout_is_settled_and_its_late_result_dropped(
     # The thread still has the only slot, and that is shown.
     wait_until(lambda: stuck(app) == 1, "the slot shown as stuck")
     waiting = other.enqueue()
-    assert app.storage.run(waiting.id).state == "queued"
+    assert app.storage.read(operations.get_run, waiting.id).state == "queued"
     gate.open()
     assert watch.end(waiting.id).state == "succeeded"
     wait_until(lambda: stuck(app) == 0, "the slot shown as free")
-    late = app.storage.run(made.id)
+    late = app.storage.read(operations.get_run, made.id)
     assert (late.state, late.result, late.attempt) == ("dead", None, 1)
     assert heard == [True]
 

@@ -21,9 +21,11 @@ from rota import tracing
 from rota.flow.fire import Fire
 from rota.model.job import Job
 from rota.model.plan import FirePlan
-from rota.storage.protocol import Fired
+from rota.storage import operations
+from rota.storage.operations.firing import Fired
 from tests.api import handlers
 from tests.api.support import Driven, Watch, wait_until
+from tests.support.operations import replace_operation
 from tests.surface.conftest import environment
 
 
@@ -207,14 +209,15 @@ def test_a_fire_of_another_process_and_one_that_makes_nothing(
     driven.app.load()
     driven.clock.now += timedelta(hours=1, minutes=1)
     fire = Fire(driven.store, monotonic=lambda: driven.clock.now.timestamp(), fired=lambda: None)
-    there = driven.store.fire
 
-    def late(plans: list[FirePlan], jobs: Mapping[str, Job], _: object) -> Fired:
+    def late(
+        plain: Callable[..., Fired], plans: list[FirePlan], jobs: Mapping[str, Job], _: object
+    ) -> Fired:
         """Another process is first with one of them."""
-        there([plan for plan in plans if plan.schedule.name == "theirs"], jobs)
-        return there(plans, jobs)
+        plain([plan for plan in plans if plan.schedule.name == "theirs"], jobs)
+        return plain(plans, jobs)
 
-    monkeypatch.setattr(driven.store, "fire", late)
+    replace_operation(monkeypatch, driven.store, operations.fire, late)
     fire.step()
     assert sorted(begun) == [("ours", "ours"), ("theirs", "theirs")]
     assert "rota.fired" not in attributes(spans.one("fire ours"))
@@ -223,7 +226,7 @@ def test_a_fire_of_another_process_and_one_that_makes_nothing(
     def away(*asked: object) -> Fired:
         raise rota.Unavailable("away")
 
-    monkeypatch.setattr(driven.store, "fire", away)
+    replace_operation(monkeypatch, driven.store, operations.fire, away)
     driven.clock.now += timedelta(hours=1)
     with pytest.raises(rota.Unavailable):
         fire.step()
@@ -302,7 +305,7 @@ done = threading.Event()
 app.on("job.completed")(lambda event: done.set())
 app.start()
 assert done.wait(20)
-assert app.storage.run(run).trace is None
+assert app.control.run(run).trace is None
 app.stop()
 print([name for name in set(sys.modules) - before if name.startswith("opentelemetry")])
 """

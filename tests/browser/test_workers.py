@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.sync_api import expect
 
+from rota.storage import operations
 from rota.storage.store import open_store
 from tests.browser.conftest import Opening
 from tests.browser.support import Site
@@ -40,12 +41,12 @@ def test_workers_are_not_dead_because_the_network_is(site: Site, new_tab: Openin
 def test_one_that_is_gone_is_marked_and_locks_are_listed(site: Site, new_tab: Opening) -> None:
     url = f"sqlite:///{site.folder}/rota.db"
     past = open_store(url, clock=lambda: datetime.now(UTC) - timedelta(minutes=2))
-    past.put_worker({
+    past.write(operations.put_worker, {
         "id": "gone-1", "host": "elsewhere", "pid": 7, "version": "0.1.0", "tzdata": "2026.1",
         "origin": None, "jobs": "[]", "queues": "[]", "slots": 4, "stuck": 1,
     })  # fmt: skip
     present = open_store(url, clock=lambda: datetime.now(UTC))
-    token = present.acquire_lock("import", "somebody", 60)
+    token = present.write(operations.acquire_lock, "import", "somebody", 60)
     assert token is not None
     try:
         page = new_tab(site).open("/workers").page
@@ -56,7 +57,7 @@ def test_one_that_is_gone_is_marked_and_locks_are_listed(site: Site, new_tab: Op
         expect(card).to_contain_text("it can run nothing")
         expect(page.get_by_role("table", name="Locks")).to_contain_text("somebody")
     finally:
-        present.release_lock("import", token)
-        present.forget_worker("gone-1")
+        present.write(operations.release_lock, "import", token)
+        present.write(operations.forget_worker, "gone-1")
         present.close()
         past.close()

@@ -16,6 +16,7 @@ import psycopg
 import sqlalchemy
 
 from rota.duckdb_instances import open_instance, path_from_url
+from rota.flow.fire import fire as fire_plans
 from rota.model.definition import Definition
 from rota.model.duration import parse_duration
 from rota.model.job import Job
@@ -25,10 +26,11 @@ from rota.model.plan import FirePlan, plan_fire
 from rota.model.retry import Retry
 from rota.model.run import BulkRuns, ClaimedRun, NewRun, Run
 from rota.model.schedule import Schedule
-from rota.storage import rows
+from rota.storage import operations, rows
 from rota.storage.engine import Probe, Row
-from rota.storage.scripts.changes import Actor
-from rota.storage.scripts.settle import OnTerminated, Settled
+from rota.storage.operations.audit import Actor
+from rota.storage.operations.settling import OnTerminated, Settled
+from rota.storage.postgres.fast_paths import FastPaths
 from rota.storage.store import Store, open_store
 
 BEGINNING = datetime(2025, 1, 1, tzinfo=UTC)
@@ -195,14 +197,14 @@ def new_run(**options: Any) -> NewRun:
 
 def enqueue(store: Store, **options: Any) -> str:
     """The id of a run made now."""
-    return store.enqueue([new_run(**options)])[0].id
+    return store.write(operations.enqueue, [new_run(**options)])[0].id
 
 
 def enqueue_many(store: Store, count: int, **options: Any) -> list[str]:
     """The ids of runs made now, in one call."""
     keyed = "key" in options  # names one run: the others are told of it
     runs = [new_run(**options) for _ in range(count)] if keyed else alike(count, **options)
-    return [made.id for made in store.enqueue(runs)]
+    return [made.id for made in store.write(operations.enqueue, runs)]
 
 
 def alike(count: int, **options: Any) -> BulkRuns:
@@ -219,7 +221,20 @@ def claim(
     queues: Sequence[str] = (),
     lease: timedelta = LEASE,
 ) -> list[ClaimedRun]:
-    return store.claim(worker, queues=queues, jobs=jobs, limit=limit, lease=lease)
+    return store.write(operations.claim, worker, queues=queues, jobs=jobs, limit=limit, lease=lease)
+
+
+def sweep(store: Store, limit: int) -> int:
+    """A sweep from the first owner on; how many slots and schedules it freed."""
+    freed, _ = store.write(operations.sweep, 0, limit=limit)
+    return freed
+
+
+def fast_paths(store: Store) -> FastPaths | None:
+    """Those of a PostgreSQL store, with what they remember; None of any other one."""
+    path = store._fast.get(operations.claim)
+    found: FastPaths | None = getattr(path, "__self__", None)
+    return found
 
 
 def claim_one(store: Store) -> ClaimedRun:
@@ -242,14 +257,16 @@ def settle(
     told = Outcome(kind=kind, **outcome)
     policy = retry or Retry(max_attempts=3, delay=timedelta(seconds=1))
     one = decide(run, told, retry=policy, max_lost=max_lost, ran_seconds=ran_seconds)
-    return store.settle([one], on_terminated)
+    return store.write(operations.settle, [one], on_terminated)
 
 
 def rescue(store: Store, max_lost: int = 3) -> list[Settled]:
     """What any process does about expired leases."""
     lost = Outcome(kind="lost", error="lease expired")
-    found = store.expired_runs(100)
-    return store.settle([decide(run, lost, retry=Retry(), max_lost=max_lost) for run in found])
+    found = store.read(operations.expired_runs, 100)
+    return store.write(
+        operations.settle, [decide(run, lost, retry=Retry(), max_lost=max_lost) for run in found]
+    )
 
 
 def as_claimed(run: Run) -> ClaimedRun:
@@ -258,12 +275,12 @@ def as_claimed(run: Run) -> ClaimedRun:
 
 
 def states(store: Store, ids: Sequence[str]) -> list[str]:
-    return [store.run(run_id).state for run_id in ids]
+    return [store.read(operations.get_run, run_id).state for run_id in ids]
 
 
 def all_runs(store: Store, **which: Any) -> list[Run]:
     """Oldest first."""
-    return store.list_runs(limit=500, **which)[::-1]
+    return store.read(operations.list_runs, limit=500, **which)[::-1]
 
 
 def slots(store: Store, key: str) -> list[int]:
@@ -298,34 +315,40 @@ def put_definition(
         schedule = Schedule(name=name, job=name, kind="every", expr=every, **own)
     wanted = Definition(job=job, schedule=schedule)
     names = {name} if changed else set()
-    return store.put_definitions([wanted], ME, changed=names, live_seconds=30).get(name)
+    return store.write(
+        operations.put_definitions, [wanted], ME, changed=names, live_seconds=30
+    ).get(name)
 
 
 def put_schedule(store: Store, name: str = "schedule", **options: Any) -> Schedule:
     """Every 10 seconds unless said otherwise."""
     told = {"job": "job", "kind": "every", "expr": "10s", **options}
-    return store.put_schedule(Schedule(name=name, **told), ME)
+    return store.write(operations.put_schedule, Schedule(name=name, **told), ME)
 
 
 def plans(store: Store) -> list[FirePlan]:
-    due = store.due_schedules(100)
+    due = store.peek(operations.due_schedules, 100)
     return [plan_fire(schedule, due.now) for schedule in due.schedules]
 
 
 def fire(store: Store, planned: Sequence[FirePlan]) -> int:
-    return store.fire(planned, store.jobs_named({plan.schedule.job for plan in planned})).runs
+    return fire_plans(
+        store,
+        planned,
+        store.read(operations.jobs_named, {plan.schedule.job for plan in planned}),
+    ).runs
 
 
 def tick(store: Store) -> int:
     """The number of runs that due schedules make now."""
-    due = store.due_schedules(100)
-    store.park_schedules(due.broken)
+    due = store.peek(operations.due_schedules, 100)
+    store.write(operations.disable_broken_schedules, due.broken)
     return fire(store, [plan_fire(schedule, due.now) for schedule in due.schedules])
 
 
 def ledger(store: Store, schedule: Schedule) -> list[Row]:
     """Oldest first."""
-    return store.list_occurrences(schedule.id, before=FAR, limit=500)[::-1]
+    return store.read(operations.list_occurrences, schedule.id, before=FAR, limit=500)[::-1]
 
 
 def outcomes(store: Store, schedule: Schedule) -> list[str]:
@@ -343,7 +366,7 @@ def overwrite(store: Store, schedule: Schedule, **columns: Any) -> None:
 
 def put_job(store: Store, name: str = "job", **options: Any) -> Job:
     job = Job(name=name, **options)
-    store.put_jobs([job])
+    store.write(operations.put_jobs, [job])
     return job
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rota.model.retry import ONCE
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -69,8 +70,8 @@ def test_a_run_that_wants_more_room_waits_at_the_head_of_the_line(store: Store) 
 def test_many_admitters_never_pass_the_limit(store: Store, place: Place) -> None:
     ids = held_by_caller(store, place, 20, concurrency_key="c", concurrency_limit=3)
     stores = [place.open() for _ in range(4)]
-    together(*[lambda one=one: one.admit(["c/c"]) for one in stores])
-    store.admit(["c/c"])
+    together(*[lambda one=one: one.write(operations.admit, ["c/c"]) for one in stores])
+    store.write(operations.admit, ["c/c"])
     assert states(store, ids) == ["queued"] * 3 + ["held"] * 17
     assert slots(store, "c/c") == [1, 2, 3]
 
@@ -78,7 +79,7 @@ def test_many_admitters_never_pass_the_limit(store: Store, place: Place) -> None
 def test_enqueues_at_once_never_pass_the_limit(store: Store, place: Place) -> None:
     stores = [place.open() for _ in range(4)]
     together(*[lambda one=one: enqueue_many(one, 5, concurrency_key="c") for one in stores])
-    store.admit(["c/c"])
+    store.write(operations.admit, ["c/c"])
     found = [run.state for run in all_runs(store)]
     assert (found.count("queued"), found.count("held")) == (1, 19)
 
@@ -112,28 +113,31 @@ def test_a_new_run_does_not_pass_those_that_wait(store: Store, place: Place) -> 
 
 def test_admit_gives_free_slots_to_those_who_wait_longest(store: Store, place: Place) -> None:
     ids = held_by_caller(store, place, 3, concurrency_key="c", concurrency_limit=2)
-    assert store.admit(["c/c", "c/nobody"]) == 2
+    assert store.write(operations.admit, ["c/c", "c/nobody"]) == 2
     assert states(store, ids) == ["queued", "queued", "held"]
-    assert store.admit(["c/c"]) == 0
+    assert store.write(operations.admit, ["c/c"]) == 0
 
 
 def test_held_keys_are_told_once_each_in_pages(store: Store, place: Place) -> None:
     for key in ("b", "a", "c"):
         held_by_caller(store, place, 2, concurrency_key=key)
     held_by_caller(store, place, 1, overlap_key="z")
-    assert store.held_keys("", 10) == ["c/a", "c/b", "c/c", "o/z"]
-    assert store.held_keys("", 2) == ["c/a", "c/b"]
-    assert store.held_keys("c/b", 2) == ["c/c", "o/z"]
-    store.admit(["c/a"])
-    store.cancel_run(all_runs(store)[-1].id, None, ME)
-    assert store.held_keys("", 10) == ["c/a", "c/b", "c/c"]
+    assert store.read(operations.held_keys, "", 10) == ["c/a", "c/b", "c/c", "o/z"]
+    assert store.read(operations.held_keys, "", 2) == ["c/a", "c/b"]
+    assert store.read(operations.held_keys, "c/b", 2) == ["c/c", "o/z"]
+    store.write(operations.admit, ["c/a"])
+    store.write(operations.cancel_run, all_runs(store)[-1].id, None, ME)
+    assert store.read(operations.held_keys, "", 10) == ["c/a", "c/b", "c/c"]
 
 
 def test_who_owns_a_key_and_who_waits_for_it_is_known(store: Store) -> None:
     ids = enqueue_many(store, 5, concurrency_key="c", concurrency_limit=2)
-    assert sorted(run.id for run in store.slot_owners("c/c")) == sorted(ids[:2])
-    assert store.count_held("c/c") == 3
-    assert (store.slot_owners("c/d"), store.count_held("c/d")) == ([], 0)
+    assert sorted(run.id for run in store.read(operations.slot_owners, "c/c")) == sorted(ids[:2])
+    assert store.read(operations.count_held, "c/c") == 3
+    assert (
+        store.read(operations.slot_owners, "c/d"),
+        store.read(operations.count_held, "c/d"),
+    ) == ([], 0)
 
 
 # Handing on
@@ -161,20 +165,20 @@ def test_a_late_settle_hands_nothing_on(store: Store) -> None:
 def test_cancel_hands_the_slot_to_the_next(store: Store, state: str) -> None:
     first, second = enqueue_many(store, 2, concurrency_key="c")
     if state == "paused":
-        store.pause_run(first, None, ME)
-    store.cancel_run(first, None, ME)
+        store.write(operations.pause_run, first, None, ME)
+    store.write(operations.cancel_run, first, None, ME)
     assert states(store, [first, second]) == ["cancelled", "queued"]
 
 
 def test_delete_hands_the_slot_to_the_next(store: Store) -> None:
     first, second = enqueue_many(store, 2, concurrency_key="c")
-    store.delete_run(first, None, ME)
+    store.write(operations.delete_run, first, None, ME)
     assert states(store, [second]) == ["queued"]
 
 
 def test_cancel_of_a_waiting_run_frees_nothing(store: Store) -> None:
     first, second, third = enqueue_many(store, 3, concurrency_key="c")
-    store.cancel_run(second, None, ME)
+    store.write(operations.cancel_run, second, None, ME)
     assert states(store, [first, second, third]) == ["queued", "cancelled", "held"]
 
 
@@ -184,7 +188,7 @@ def test_a_retry_keeps_its_slot(store: Store, clock: VirtualClock) -> None:
     assert states(store, [first, second]) == ["waiting", "held"]
     assert slots(store, "c/c") == [1]
     clock.advance("1s")
-    store.promote(10)
+    store.write(operations.promote, 10)
     assert claim_one(store).id == first
 
 
@@ -210,7 +214,7 @@ def test_a_snoozed_run_gives_its_slot_back(store: Store, clock: VirtualClock) ->
     settle(store, claim_one(store), "snoozed", after=timedelta(seconds=10))
     assert states(store, [first, second]) == ["waiting", "queued"]
     clock.advance("10s")
-    store.promote(10)
+    store.write(operations.promote, 10)
     assert states(store, [first, second]) == ["held", "queued"]
     settle(store, claim_one(store))
     assert states(store, [first]) == ["queued"]
@@ -219,8 +223,8 @@ def test_a_snoozed_run_gives_its_slot_back(store: Store, clock: VirtualClock) ->
 def test_a_redo_stands_in_line_again(store: Store) -> None:
     first, second = enqueue_many(store, 2, concurrency_key="c")
     settle(store, claim_one(store))
-    store.redo_run(first, None, ME)
-    store.promote(10)
+    store.write(operations.redo_run, first, None, ME)
+    store.write(operations.promote, 10)
     assert states(store, [first, second]) == ["held", "queued"]
     settle(store, claim_one(store))
     assert states(store, [first]) == ["queued"]
@@ -228,17 +232,17 @@ def test_a_redo_stands_in_line_again(store: Store) -> None:
 
 def test_a_paused_run_keeps_what_it_has_and_takes_nothing(store: Store) -> None:
     owner, waiter = enqueue_many(store, 2, concurrency_key="c")
-    store.pause_run(waiter, None, ME)
+    store.write(operations.pause_run, waiter, None, ME)
     settle(store, claim_one(store))
     assert states(store, [owner, waiter]) == ["succeeded", "paused"]
     assert slots(store, "c/c") == []
-    store.resume_run(waiter, None, ME)
-    store.promote(10)
+    store.write(operations.resume_run, waiter, None, ME)
+    store.write(operations.promote, 10)
     assert states(store, [waiter]) == ["queued"]
-    store.pause_run(waiter, None, ME)
+    store.write(operations.pause_run, waiter, None, ME)
     assert states(store, [enqueue(store, concurrency_key="c")]) == ["held"]
-    store.resume_run(waiter, None, ME)
-    store.promote(10)
+    store.write(operations.resume_run, waiter, None, ME)
+    store.write(operations.promote, 10)
     assert states(store, [waiter]) == ["queued"]
 
 
@@ -258,7 +262,7 @@ def test_a_run_that_waits_for_its_second_slot_holds_the_first(store: Store) -> N
     both = enqueue(store, overlap_key="o", concurrency_key="c")
     behind = enqueue(store, overlap_key="o")
     assert states(store, [blocker, both, behind]) == ["queued", "held", "held"]
-    assert store.run(both).wanted_key == "c/c"
+    assert store.read(operations.get_run, both).wanted_key == "c/c"
     settle(store, claim_one(store))
     assert states(store, [both, behind]) == ["queued", "held"]
     settle(store, claim_one(store))
@@ -269,7 +273,7 @@ def test_cancel_gives_back_the_first_of_two_slots(store: Store) -> None:
     enqueue(store, concurrency_key="c")
     both = enqueue(store, overlap_key="o", concurrency_key="c")
     behind = enqueue(store, overlap_key="o")
-    store.cancel_run(both, None, ME)
+    store.write(operations.cancel_run, both, None, ME)
     assert states(store, [behind]) == ["queued"]
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-import rota.storage.scripts.answer as answer
+import rota.storage.inside as inside
 from rota.errors import Conflict, RotaError, Unavailable
 from rota.flow.answer import Answer
 from rota.model.control_row import ControlReply, ControlRequest, done, failed
 from rota.model.limits import CONTROL_BYTES, CONTROL_ROWS, STATEMENT_LENGTH
 from rota.model.result import Column, Result
+from rota.storage import operations
+from rota.storage.engine import Transaction
 from rota.storage.store import Store
 from tests.conformance.support import (
     CONTROL,
@@ -41,38 +43,51 @@ def refuse(fault: RotaError) -> ControlReply:
 
 
 def pausing(store: Any) -> ControlReply:
-    store.pause_schedule("schedule", "by row", ME)
+    store.write(operations.pause_schedule, "schedule", "by row", ME)
     return OK
+
+
+def as_asked(
+    store: Store, do: Callable[[Any], ControlReply]
+) -> Callable[[Transaction], ControlReply]:
+    """Inside the transaction that answers, as flow does it."""
+    return lambda tx: do(store.inside(tx))
 
 
 def answer_all(
     store: Store, do: Callable[[Any], ControlReply] = pausing
 ) -> list[ControlReply | None]:
-    return [store.answer(one.id, do, refuse) for one in store.asked(limit=100)]
+    return [
+        store.write(operations.answer, one.id, as_asked(store, do), refuse)
+        for one in store.peek(operations.asked, limit=100)
+    ]
 
 
 def test_a_row_is_done_and_answered(store: Store, place: Place) -> None:
     put_schedule(store)
     ask(place)
-    (asked,) = store.asked(limit=9)
+    (asked,) = store.peek(operations.asked, limit=9)
     assert asked.statement == "PAUSE SCHEDULE schedule"
     assert asked.role == "admin"
     assert answer_all(store) == [OK]
-    assert store.schedule_named("schedule").paused
+    assert store.read(operations.schedule_named, "schedule").paused
     assert rows(place) == [("done", "as asked", None)]
-    assert store.asked(limit=9) == []
-    assert store.answer(asked.id, pausing, refuse) is None
+    assert store.peek(operations.asked, limit=9) == []
+    assert store.write(operations.answer, asked.id, as_asked(store, pausing), refuse) is None
 
 
 def test_the_oldest_rows_come_first(store: Store, place: Place) -> None:
     for number in range(3):
         ask(place, f"statement {number}")
-    assert [one.statement for one in store.asked(limit=2)] == ["statement 0", "statement 1"]
+    assert [one.statement for one in store.peek(operations.asked, limit=2)] == [
+        "statement 0",
+        "statement 1",
+    ]
 
 
 def test_of_many_who_try_one_does_it(store: Store, place: Place) -> None:
     ask(place)
-    (asked,) = store.asked(limit=9)
+    (asked,) = store.peek(operations.asked, limit=9)
     calls = []
 
     def do(_: Any) -> ControlReply:
@@ -80,7 +95,9 @@ def test_of_many_who_try_one_does_it(store: Store, place: Place) -> None:
         return OK
 
     others = [place.open() for _ in range(4)]
-    replies = together(*[lambda one=one: one.answer(asked.id, do, refuse) for one in others])
+    replies = together(
+        *[lambda one=one: one.write(operations.answer, asked.id, do, refuse) for one in others]
+    )
     assert sorted(map(str, replies)) == sorted(map(str, [OK, None, None, None]))
     assert calls == [1]
 
@@ -89,18 +106,18 @@ def test_what_is_asked_later_is_done_later_whoever_does_it(store: Store, place: 
     """Another process has found the second row, while the first one is being done."""
     ask(place, "first")
     ask(place, "second")
-    first, second = store.asked(limit=9)
+    first, second = store.peek(operations.asked, limit=9)
     other = place.open()
     tried: list[ControlReply | None] = []
 
     def do(_: Any) -> ControlReply:
         if not other.engine.one_writer:  # elsewhere it could not even begin meanwhile
-            tried.append(other.answer(second.id, lambda _: OK, refuse))
+            tried.append(other.write(operations.answer, second.id, lambda _: OK, refuse))
         return OK
 
-    assert store.answer(first.id, do, refuse) == OK
+    assert store.write(operations.answer, first.id, do, refuse) == OK
     assert tried in ([], [None])
-    assert other.answer(second.id, lambda _: OK, refuse) == OK
+    assert other.write(operations.answer, second.id, lambda _: OK, refuse) == OK
 
 
 def test_what_it_raises_undoes_what_it_did_and_is_the_answer(store: Store, place: Place) -> None:
@@ -113,7 +130,7 @@ def test_what_it_raises_undoes_what_it_did_and_is_the_answer(store: Store, place
 
     (reply,) = answer_all(store, do)
     assert reply is not None
-    assert not store.schedule_named("schedule").paused
+    assert not store.read(operations.schedule_named, "schedule").paused
     assert rows(place) == [("failed", "as asked", "half way")]
 
 
@@ -124,17 +141,17 @@ def test_a_part_that_fails_and_is_caught_leaves_nothing_and_the_rest_stays(
     ask(place)
 
     def do(joined: Any) -> ControlReply:
-        joined.cancel_run(run_id, None, ME)
+        joined.write(operations.cancel_run, run_id, None, ME)
         for _ in range(2):
             with pytest.raises(Conflict):
-                joined.cancel_run(run_id, None, ME)
-        joined.pause_queue("default", None, ME)
+                joined.write(operations.cancel_run, run_id, None, ME)
+        joined.write(operations.pause_queue, "default", None, ME)
         return OK
 
     assert answer_all(store, do) == [OK]
     assert states(store, [run_id]) == ["cancelled"]
-    assert store.list_queues(limit=9)[0]["paused"]
-    actions = [row["action"] for row in store.list_audit(limit=9)]
+    assert store.read(operations.list_queues, limit=9)[0]["paused"]
+    actions = [row["action"] for row in store.read(operations.list_audit, limit=9)]
     assert (actions.count("cancel_run"), actions.count("pause_queue")) == (1, 1)
 
 
@@ -148,7 +165,7 @@ def test_a_row_waits_while_the_database_is_away(store: Store, place: Place) -> N
 
     with pytest.raises(Unavailable):
         answer_all(store, do)
-    assert not store.schedule_named("schedule").paused
+    assert not store.read(operations.schedule_named, "schedule").paused
     assert [row[0] for row in rows(place)] == ["asked"]
     assert answer_all(store) == [OK]
 
@@ -162,9 +179,9 @@ class Doing:
     def do(self, joined: Any) -> ControlReply:
         verb, _, name = self.redacted_text.split()
         if verb == "PAUSE":
-            joined.pause_schedule(name, "by row", ME)
+            joined.write(operations.pause_schedule, name, "by row", ME)
         else:
-            joined.cancel_run(name, "by row", ME)
+            joined.write(operations.cancel_run, name, "by row", ME)
         return ControlReply(status="done", redacted_text=self.redacted_text)
 
     def done(self) -> None: ...
@@ -194,7 +211,7 @@ def test_a_row_about_what_somebody_holds_is_answered_and_the_next_is_done(
         "one or roll it back, and ask again (`rota doctor` names those that are open for long)"
     )
     assert rows(place) == [("failed", held, told), ("done", "PAUSE SCHEDULE other", None)]
-    assert store.schedule_named("other").paused
+    assert store.read(operations.schedule_named, "other").paused
     holder.rollback()
     ask(place, held)
     loop.step()
@@ -225,20 +242,20 @@ def test_there_is_a_limit_to_what_one_row_changes(
     put_schedule(store)
     ask(place)
     ask(place)
-    monkeypatch.setattr(answer, "CONTROL_CHANGES", 2)
+    monkeypatch.setattr(inside, "CONTROL_CHANGES", 2)
 
     def do(joined: Any) -> ControlReply:
         for name in ("one", "two", "three"):
-            joined.pause_queue(name, None, ME)
+            joined.write(operations.pause_queue, name, None, ME)
         return OK
 
     answer_all(store, do)
     assert "more than 2 changes at once" in rows(place)[0][2]
-    monkeypatch.setattr(answer, "CONTROL_SECONDS", 0.0)
+    monkeypatch.setattr(inside, "CONTROL_SECONDS", 0.0)
     ask(place)
     answer_all(store, do)
     assert "longer than 0 s at once" in rows(place)[-1][2]
-    assert [row["name"] for row in store.list_queues(limit=9)] == ["default"]
+    assert [row["name"] for row in store.read(operations.list_queues, limit=9)] == ["default"]
 
 
 def test_old_answers_are_deleted_and_nothing_that_waits(
@@ -246,19 +263,24 @@ def test_old_answers_are_deleted_and_nothing_that_waits(
 ) -> None:
     for number in range(4):
         ask(place, f"statement {number}")
-    for one in store.asked(limit=9)[:-1]:
-        store.answer(one.id, lambda _: ControlReply(status="done", redacted_text="x"), refuse)
+    for one in store.peek(operations.asked, limit=9)[:-1]:
+        store.write(
+            operations.answer,
+            one.id,
+            lambda _: ControlReply(status="done", redacted_text="x"),
+            refuse,
+        )
     day = 86_400.0
-    assert store.prune_answered(age_seconds=day, keep=100, limit=100) == 0
+    assert store.write(operations.prune_answered, age_seconds=day, keep=100, limit=100) == 0
     clock.advance("2d")
-    assert store.prune_answered(age_seconds=day, keep=100, limit=2) == 2
-    assert store.prune_answered(age_seconds=day, keep=100, limit=2) == 1
+    assert store.write(operations.prune_answered, age_seconds=day, keep=100, limit=2) == 2
+    assert store.write(operations.prune_answered, age_seconds=day, keep=100, limit=2) == 1
     assert [row[0] for row in rows(place)] == ["asked"]
     for number in range(3):
         ask(place, f"another {number}")
-    for one in store.asked(limit=9)[:-1]:
-        store.answer(one.id, lambda _: OK, refuse)
-    assert store.prune_answered(age_seconds=day, keep=2, limit=100) == 2
+    for one in store.peek(operations.asked, limit=9)[:-1]:
+        store.write(operations.answer, one.id, lambda _: OK, refuse)
+    assert store.write(operations.prune_answered, age_seconds=day, keep=2, limit=100) == 2
     assert [row[0] for row in rows(place)] == ["done", "asked"]
 
 
@@ -293,13 +315,13 @@ def test_the_password_of_a_url_is_in_no_answer() -> None:
 
 
 def resuming(store: Any) -> ControlReply:
-    store.resume_schedule("schedule", "by row", ME)
+    store.write(operations.resume_schedule, "schedule", "by row", ME)
     return OK
 
 
 def history(store: Store) -> list[tuple[str, str | None]]:
-    schedule = store.schedule_named("schedule")
-    found = store.list_schedule_changes(schedule.id, before=1 << 62, limit=99)
+    schedule = store.read(operations.schedule_named, "schedule")
+    found = store.read(operations.list_schedule_changes, schedule.id, before=1 << 62, limit=99)
     return [(row["action"], row["reason"]) for row in reversed(found)]
 
 
@@ -316,16 +338,16 @@ def test_a_pause_withdraws_a_resume_that_waits(
     store: Store, place: Place, clock: VirtualClock, statement: str
 ) -> None:
     put_schedule(store)
-    store.pause_schedule("schedule", "first", ME)
+    store.write(operations.pause_schedule, "schedule", "first", ME)
     clock.advance("1m")
     ask(place, statement)
-    paused = store.pause_schedule("schedule", "no, stay", ME)
+    paused = store.write(operations.pause_schedule, "schedule", "no, stay", ME)
     assert (paused.paused_reason, paused.paused_at) == ("no, stay", clock())
-    assert store.asked(limit=9) == []
+    assert store.peek(operations.asked, limit=9) == []
     ((status, error),) = rows(place, "status, error")
     told = "withdrawn before it was done: schedule 'schedule' was paused by operator"
     assert (status, error) == ("failed", told)
-    assert store.schedule_named("schedule") == paused
+    assert store.read(operations.schedule_named, "schedule") == paused
     withdrawn = "withdrawn before it was done: paused by operator"
     assert history(store) == [
         ("create", None), ("pause", "first"), ("resume", withdrawn), ("pause", "no, stay"),
@@ -344,16 +366,16 @@ def test_a_pause_withdraws_a_resume_that_waits(
 )
 def test_a_pause_leaves_other_words_alone(store: Store, place: Place, statement: str) -> None:
     put_schedule(store)
-    first = store.pause_schedule("schedule", "first", ME)
+    first = store.write(operations.pause_schedule, "schedule", "first", ME)
     ask(place, statement)
-    assert store.pause_schedule("schedule", "again", ME) == first
-    assert [one.statement for one in store.asked(limit=9)] == [statement]
+    assert store.write(operations.pause_schedule, "schedule", "again", ME) == first
+    assert [one.statement for one in store.peek(operations.asked, limit=9)] == [statement]
 
 
 def test_a_resume_withdraws_a_pause_that_waits(store: Store, place: Place) -> None:
     before = put_schedule(store)
     ask(place, "PAUSE SCHEDULE schedule")
-    assert store.resume_schedule("schedule", None, ME) == before
+    assert store.write(operations.resume_schedule, "schedule", None, ME) == before
     assert rows(place, "status") == [("failed",)]
     assert history(store)[-1] == ("pause", "withdrawn before it was done: resumed by operator")
 
@@ -362,26 +384,28 @@ def test_a_row_withdraws_nothing_that_was_asked_after_it(store: Store, place: Pl
     put_schedule(store)
     ask(place, "PAUSE SCHEDULE schedule")
     ask(place, "RESUME SCHEDULE schedule")
-    first, second = store.asked(limit=9)
-    assert store.answer(first.id, pausing, refuse) == OK
-    assert store.schedule_named("schedule").paused
-    assert store.answer(second.id, resuming, refuse) == OK
-    assert not store.schedule_named("schedule").paused
+    first, second = store.peek(operations.asked, limit=9)
+    assert store.write(operations.answer, first.id, as_asked(store, pausing), refuse) == OK
+    assert store.read(operations.schedule_named, "schedule").paused
+    assert store.write(operations.answer, second.id, as_asked(store, resuming), refuse) == OK
+    assert not store.read(operations.schedule_named, "schedule").paused
 
 
 def test_a_word_that_is_just_being_done_is_waited_for(store: Store, place: Place) -> None:
     """Whoever comes first, the pause is the last word."""
     put_schedule(store)
     for _ in range(10):
-        store.pause_schedule("schedule", None, ME)
+        store.write(operations.pause_schedule, "schedule", None, ME)
         ask(place, "RESUME SCHEDULE schedule")
-        *_, asked = store.asked(limit=9)
+        *_, asked = store.peek(operations.asked, limit=9)
         one, other = place.open(), place.open()
         together(
-            lambda one=one, asked=asked: one.answer(asked.id, resuming, refuse),
-            lambda other=other: other.pause_schedule("schedule", "stay", ME),
+            lambda one=one, asked=asked: one.write(
+                operations.answer, asked.id, as_asked(store, resuming), refuse
+            ),
+            lambda other=other: other.write(operations.pause_schedule, "schedule", "stay", ME),
         )
-        found = store.schedule_named("schedule")
+        found = store.read(operations.schedule_named, "schedule")
         assert (found.paused, found.paused_reason) == (True, "stay")
-        assert store.asked(limit=9) == []
-        store.resume_schedule("schedule", None, ME)
+        assert store.peek(operations.asked, limit=9) == []
+        store.write(operations.resume_schedule, "schedule", None, ME)

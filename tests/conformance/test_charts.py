@@ -9,7 +9,7 @@ import pytest
 
 from rota.flow.charts import percentile
 from rota.flow.control import Control
-from rota.storage.protocol import Storage
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -31,12 +31,12 @@ def finish(store: Store, clock: VirtualClock, *, job: str = "job", took: str = "
     settle(store, run)
 
 
-def find(store: Storage, **told: Any) -> list[str]:
+def find(store: Store, **told: Any) -> list[str]:
     asked: dict[str, Any] = {
         "words": None, "job": None, "status": None, "sort": "name", "after_key": -(2**62),
         "after": "", "limit": 10,
     }  # fmt: skip
-    return [one.name for _, one in store.find_schedules(**{**asked, **told})]
+    return [one.name for _, one in store.read(operations.find_schedules, **{**asked, **told})]
 
 
 def test_every_end_is_in_its_bucket(store: Store, clock: VirtualClock) -> None:
@@ -45,8 +45,8 @@ def test_every_end_is_in_its_bucket(store: Store, clock: VirtualClock) -> None:
     clock.advance("10m")
     finish(store, clock)
     finish(store, clock)
-    store.cancel_run(enqueue(store), None, ME)
-    found = store.ended_in_buckets(begin, clock.after("1s"), seconds=60)
+    store.write(operations.cancel_run, enqueue(store), None, ME)
+    found = store.read(operations.ended_in_buckets, begin, clock.after("1s"), seconds=60)
     counts = {(row["state"], row["bucket"]): row["runs"] for row in found}
     assert counts == {("succeeded", 0): 1, ("succeeded", 10): 2, ("cancelled", 10): 1}
 
@@ -54,8 +54,11 @@ def test_every_end_is_in_its_bucket(store: Store, clock: VirtualClock) -> None:
 def test_what_ended_before_and_after_is_not_counted(store: Store, clock: VirtualClock) -> None:
     finish(store, clock)
     begin = clock.after("1s")
-    assert store.ended_in_buckets(begin, clock.after("1h"), seconds=60) == []
-    assert store.ended_in_buckets(begin - timedelta(hours=1), clock(), seconds=60) == []
+    assert store.read(operations.ended_in_buckets, begin, clock.after("1h"), seconds=60) == []
+    assert (
+        store.read(operations.ended_in_buckets, begin - timedelta(hours=1), clock(), seconds=60)
+        == []
+    )
 
 
 def test_each_job_has_its_cells_with_the_time_it_took(store: Store, clock: VirtualClock) -> None:
@@ -64,10 +67,19 @@ def test_each_job_has_its_cells_with_the_time_it_took(store: Store, clock: Virtu
     finish(store, clock, took="3s")
     finish(store, clock, took="4s")
     finish(store, clock, job="other", took="1m")
-    found = store.ended_by_job_in_buckets(begin, clock.after("1s"), seconds=30, limit=10)
+    found = store.read(
+        operations.ended_by_job_in_buckets, begin, clock.after("1s"), seconds=30, limit=10
+    )
     cells = [(row["job"], row["bucket"], row["runs"], float(row["seconds"])) for row in found]
     assert sorted(cells) == [("job", 0, 2, 7.0), ("other", 2, 1, 60.0)]
-    assert len(store.ended_by_job_in_buckets(begin, clock.after("1s"), seconds=30, limit=1)) == 1
+    assert (
+        len(
+            store.read(
+                operations.ended_by_job_in_buckets, begin, clock.after("1s"), seconds=30, limit=1
+            )
+        )
+        == 1
+    )
 
 
 def test_fires_tell_when_they_were_due_and_made(store: Store, clock: VirtualClock) -> None:
@@ -75,7 +87,7 @@ def test_fires_tell_when_they_were_due_and_made(store: Store, clock: VirtualCloc
     enqueue(store)  # of no schedule
     clock.advance("1m2s")
     tick(store)
-    (row,) = store.recent_fires(limit=10)
+    (row,) = store.read(operations.recent_fires, limit=10)
     assert row["created_at"] - row["occurrence"] == timedelta(seconds=2)
 
 
@@ -86,7 +98,7 @@ def test_durations_of_a_schedule_are_those_of_its_runs(store: Store, clock: Virt
     run = claim_one(store)
     clock.advance("5s")
     settle(store, run)
-    (row,) = store.durations_of_schedule(schedule.id, limit=10)
+    (row,) = store.read(operations.durations_of_schedule, schedule.id, limit=10)
     assert (row["state"], row["finished_at"] - row["started_at"]) == (
         "succeeded", timedelta(seconds=5),
     )  # fmt: skip
@@ -108,7 +120,7 @@ def test_schedules_are_sorted_by_their_next_and_last_fire(
     put_schedule(store, "slow", expr="2h")
     put_schedule(store, "fast", expr="1h")
     put_schedule(store, "halted", expr="1m")
-    store.pause_schedule("halted", None, ME)
+    store.write(operations.pause_schedule, "halted", None, ME)
     assert find(store) == ["fast", "halted", "slow"]
     assert find(store, sort="next") == ["fast", "slow", "halted"]
     clock.advance("2h")
@@ -129,8 +141,15 @@ def test_pages_of_schedules_join_up(store: Store, clock: VirtualClock, sort: str
     seen: list[str] = []
     key, name = -(2**62), ""
     while True:
-        page = store.find_schedules(
-            words=None, job=None, status=None, sort=sort, after_key=key, after=name, limit=2
+        page = store.read(
+            operations.find_schedules,
+            words=None,
+            job=None,
+            status=None,
+            sort=sort,
+            after_key=key,
+            after=name,
+            limit=2,
         )
         if not page:
             break
@@ -155,7 +174,7 @@ def test_slots_in_use_are_never_more_than_there_are(store: Store) -> None:
     look = Control(store, actor=ME, termination_hook_of=lambda job: None)
 
     def beat(slots: int) -> None:
-        store.put_worker({
+        store.write(operations.put_worker, {
             "id": "worker", "host": "box", "pid": 7, "version": "0.1", "tzdata": "2025a",
             "origin": None, "jobs": '["job"]', "queues": "[]", "slots": slots, "stuck": 1,
         })  # fmt: skip

@@ -9,8 +9,8 @@ import pytest
 
 from rota.flow import claim as claiming
 from rota.model.run import ClaimedRun
+from rota.storage import operations
 from rota.storage.postgres import marks
-from rota.storage.postgres.store import PostgresStore
 from rota.storage.store import Store
 from tests.conformance.support import (
     LEASE,
@@ -23,6 +23,7 @@ from tests.conformance.support import (
     claim_one,
     enqueue,
     enqueue_many,
+    fast_paths,
     new_run,
     put_job,
     put_schedule,
@@ -41,7 +42,7 @@ def test_a_claim_starts_an_attempt_under_a_lease(store: Store, clock: VirtualClo
     run_id = enqueue(store)
     clock.advance("1s")
     claimed = claim_one(store)
-    run = store.run(run_id)
+    run = store.read(operations.get_run, run_id)
     assert (run.state, run.attempt, run.worker_id) == ("running", 1, "worker")
     assert run.claimed_at == run.started_at == clock()
     assert run.lease_until == clock() + LEASE
@@ -89,7 +90,7 @@ def test_a_claim_is_bounded_and_the_next_goes_on(store: Store) -> None:
 
 
 def test_the_order_holds_across_queues(store: Store) -> None:
-    store.ensure_queues(["a", "b"])
+    store.write(operations.ensure_queues, ["a", "b"])
     low = enqueue(store, queue="a")
     high = enqueue(store, queue="b", priority=1)
     last = enqueue(store, queue="b")
@@ -101,7 +102,7 @@ def test_the_order_holds_across_queues(store: Store) -> None:
 
 
 def test_a_worker_claims_from_its_queues_only(store: Store) -> None:
-    store.ensure_queues(["a", "b"])
+    store.write(operations.ensure_queues, ["a", "b"])
     in_a, in_b, plain = (enqueue(store, queue=queue) for queue in ("a", "b", "default"))
     assert ids(claim(store, queues=["b", "no-such-queue"])) == [in_b]
     assert ids(claim(store, queues=["a"])) == [in_a]
@@ -120,28 +121,28 @@ def test_runs_of_unknown_jobs_wait(store: Store) -> None:
 def test_only_queued_runs_are_claimed(store: Store) -> None:
     later = enqueue(store, delay=timedelta(seconds=1))
     first, held, paused = enqueue_many(store, 3, concurrency_key="c")
-    store.pause_run(paused, None, ME)
+    store.write(operations.pause_run, paused, None, ME)
     cancelled = enqueue(store)
-    store.cancel_run(cancelled, None, ME)
+    store.write(operations.cancel_run, cancelled, None, ME)
     assert ids(claim(store)) == [first]
     assert states(store, [later, held, paused]) == ["waiting", "held", "paused"]
 
 
 def test_a_paused_queue_gives_nothing_out(store: Store) -> None:
-    store.ensure_queues(["other"])
+    store.write(operations.ensure_queues, ["other"])
     run_id, other = enqueue(store), enqueue(store, queue="other")
-    store.pause_queue("default", "maintenance", ME)
+    store.write(operations.pause_queue, "default", "maintenance", ME)
     assert ids(claim(store)) == [other]
     assert claim(store, queues=["default"]) == []
-    store.resume_queue("default", ME)
+    store.write(operations.resume_queue, "default", ME)
     assert ids(claim(store)) == [run_id]
 
 
 def test_paused_dispatch_gives_nothing_out(store: Store) -> None:
     run_id = enqueue(store)
-    store.set_dispatch(False, "deploy", ME)
+    store.write(operations.set_dispatch, False, "deploy", ME)
     assert claim(store) == []
-    store.set_dispatch(True, None, ME)
+    store.write(operations.set_dispatch, True, None, ME)
     assert ids(claim(store)) == [run_id]
 
 
@@ -155,7 +156,7 @@ def test_a_run_is_never_handed_out_twice(store: Store, place: Place) -> None:
     def work(number: int) -> list[ClaimedRun]:
         mine: list[ClaimedRun] = []
         # A claim may come back empty while others hold the rows it looked at: ask on.
-        while store.overview()["runs"].get("queued"):
+        while store.read(operations.overview)["runs"].get("queued"):
             mine += claim(stores[number % 2], 7, worker=f"worker-{number}")
         return mine
 
@@ -173,8 +174,8 @@ def test_runs_of_a_lost_answer_are_given_back(store: Store) -> None:
     claim(store, 1)  # its answer never arrived
     other = enqueue(store)
     claim(store, 1, worker="another")
-    assert store.let_go_unknown("worker", [known.seq]) == 1
-    assert store.let_go_unknown("worker", [known.seq]) == 0
+    assert store.write(operations.release_forgotten_runs, "worker", [known.seq]) == 1
+    assert store.write(operations.release_forgotten_runs, "worker", [known.seq]) == 0
     assert states(store, [first, second, other]) == ["running", "queued", "running"]
     again = claim_one(store)
     assert (again.id, again.attempt, again.lost, again.failures) == (second, 2, 0, 0)
@@ -184,7 +185,9 @@ def test_large_arguments_are_claimed_in_smaller_numbers(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "CLAIM_BYTES", 10_000)
-    store.enqueue([new_run(args=f'{{"text":"{"x" * 3_000}"}}') for _ in range(20)])
+    store.write(
+        operations.enqueue, [new_run(args=f'{{"text":"{"x" * 3_000}"}}') for _ in range(20)]
+    )
     enqueue_many(store, 20)
     taken: list[list[ClaimedRun]] = []
     worker = claiming.Claim(
@@ -208,22 +211,27 @@ def test_large_arguments_are_claimed_in_smaller_numbers(
 
 
 @pytest.fixture
-def marked(store: Store) -> PostgresStore:
-    if not isinstance(store, PostgresStore):
-        pytest.skip("only PostgreSQL keeps what an open snapshot may still see")
-    store._marks._slow_looks, store._marks._looked_at = marks.SLOW_LOOKS, float("inf")
-    store._marks._jobs = ["job"]
+def marked(store: Store) -> Store:
+    marks_of(store)._slow_looks, marks_of(store)._looked_at = marks.SLOW_LOOKS, float("inf")
+    marks_of(store)._jobs = ["job"]
     return store
 
 
+def marks_of(store: Store) -> marks.Marks:
+    paths = fast_paths(store)
+    if paths is None:
+        pytest.skip("only PostgreSQL keeps what an open snapshot may still see")
+    return paths._marks
+
+
 def test_a_marked_claim_takes_the_same_runs_in_the_same_order(
-    marked: PostgresStore, clock: VirtualClock
+    marked: Store, clock: VirtualClock
 ) -> None:
     chance = random.Random(1)
     for _ in range(12):
         for _ in range(chance.randrange(8)):
             options = {"queue": chance.choice("abc"), "priority": chance.choice((-7, 0, 0, 5, 6))}
-            marked.ensure_queues([options["queue"]])
+            marked.write(operations.ensure_queues, [options["queue"]])
             enqueue(marked, **options)
         clock.advance("1s")
         waiting = [run for run in all_runs(marked) if run.state == "queued"]
@@ -232,7 +240,7 @@ def test_a_marked_claim_takes_the_same_runs_in_the_same_order(
 
 
 def test_a_run_before_the_mark_is_found_by_the_next_look_from_the_head(
-    marked: PostgresStore, clock: VirtualClock
+    marked: Store, clock: VirtualClock
 ) -> None:
     early = enqueue(marked)
     clock.advance("10s")
@@ -240,15 +248,14 @@ def test_a_run_before_the_mark_is_found_by_the_next_look_from_the_head(
     run, _ = claim(marked)
     settle(marked, run, "released")
     assert claim(marked) == []
-    marked._marks._looked_at = float("-inf")
+    marks_of(marked)._looked_at = float("-inf")
     assert ids(claim(marked)) == [early]
 
 
 def test_runs_of_jobs_that_we_do_not_know_are_passed_by_once(
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not isinstance(store, PostgresStore):
-        pytest.skip("only PostgreSQL begins at marks")
+    kept = marks_of(store)
     put_job(store, "other")
     for priority in (0, 5):
         enqueue_many(store, 20, job="other", priority=priority)
@@ -265,7 +272,7 @@ def test_runs_of_jobs_that_we_do_not_know_are_passed_by_once(
     later = [enqueue(store, priority=priority) for priority in (0, 3, 5)]
     # Of the line of 5 only what came after the look, of that of 3 all: nothing was in it.
     assert ids(claim(store)) == later[::-1]
-    assert store._marks._marks["default"].keys() == {0, 3, 5}
+    assert kept._marks["default"].keys() == {0, 3, 5}
     assert claim(store) == []
     # Another job is known: now all has to be looked at again.
     assert len(claim(store, 100, jobs=["job", "other"])) == 41

@@ -8,6 +8,7 @@ import pytest
 
 from rota.errors import Conflict, Unknown
 from rota.model.retry import ONCE
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -35,22 +36,28 @@ NOBODY = "00000000-0000-0000-0000-000000000000"
 def test_a_run_that_has_not_started_is_cancelled_at_once(store: Store, clock: VirtualClock) -> None:
     run_id = enqueue(store)
     clock.advance("1s")
-    run = store.cancel_run(run_id, "a mistake", ME)
+    run = store.write(operations.cancel_run, run_id, "a mistake", ME)
     assert (run.state, run.finished_at, run.reason) == ("cancelled", clock(), "a mistake")
-    assert run == store.run(run_id)
+    assert run == store.read(operations.get_run, run_id)
 
 
 def test_a_running_run_is_asked_to_end(store: Store, clock: VirtualClock) -> None:
     run_id = enqueue(store)
     claim_one(store)
-    run = store.cancel_run(run_id, "a mistake", ME)
+    run = store.write(operations.cancel_run, run_id, "a mistake", ME)
     assert (run.state, run.cancel_requested_at) == ("running", clock())
     clock.advance("1s")
-    assert store.cancel_run(run_id, None, ME).cancel_requested_at == run.cancel_requested_at
+    assert (
+        store.write(operations.cancel_run, run_id, None, ME).cancel_requested_at
+        == run.cancel_requested_at
+    )
 
 
 def test_a_cancel_without_a_reason_names_who(store: Store) -> None:
-    assert store.cancel_run(enqueue(store), None, ME).reason == "cancelled by operator"
+    assert (
+        store.write(operations.cancel_run, enqueue(store), None, ME).reason
+        == "cancelled by operator"
+    )
 
 
 # Pause and resume
@@ -59,19 +66,19 @@ def test_a_cancel_without_a_reason_names_who(store: Store) -> None:
 def test_a_paused_run_goes_on_where_it_was(store: Store, clock: VirtualClock) -> None:
     run_id = enqueue(store, delay=timedelta(hours=1))
     due = clock.after("1h")
-    assert store.pause_run(run_id, "wait", ME).state == "paused"
+    assert store.write(operations.pause_run, run_id, "wait", ME).state == "paused"
     clock.advance("30m")
-    resumed = store.resume_run(run_id, None, ME)
+    resumed = store.write(operations.resume_run, run_id, None, ME)
     assert (resumed.state, resumed.due_at) == ("waiting", due)
-    assert store.promote(10) == 0
+    assert store.write(operations.promote, 10) == 0
     clock.advance("30m")
-    assert store.promote(10) == 1
+    assert store.write(operations.promote, 10) == 1
 
 
 def test_a_running_run_is_asked_to_pause(store: Store, clock: VirtualClock) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    asked = store.pause_run(run_id, None, ME)
+    asked = store.write(operations.pause_run, run_id, None, ME)
     assert (asked.state, asked.pause_requested_at) == ("running", clock())
     settle(store, run, "succeeded")
     assert states(store, [run_id]) == ["succeeded"]
@@ -85,21 +92,21 @@ def test_a_redo_starts_over_with_fresh_counts(store: Store, clock: VirtualClock,
     run_id = enqueue(store)
     settle(store, claim_one(store), kind, retry=ONCE, result='"x"')
     clock.advance("1h")
-    run = store.redo_run(run_id, "again", ME)
+    run = store.write(operations.redo_run, run_id, "again", ME)
     assert (run.state, run.due_at, run.finished_at) == ("waiting", clock(), None)
     assert (run.failures, run.lost, run.redo, run.result) == (0, 0, 1, None)
     assert (run.cancel_requested_at, run.pause_requested_at) == (None, None)
-    store.promote(10)
+    store.write(operations.promote, 10)
     assert claim_one(store).attempt == 2
 
 
 def test_a_run_cancelled_while_running_can_be_redone(store: Store) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    store.cancel_run(run_id, None, ME)
+    store.write(operations.cancel_run, run_id, None, ME)
     settle(store, run, "cancelled")
-    assert store.redo_run(run_id, None, ME).cancel_requested_at is None
-    store.promote(10)
+    assert store.write(operations.redo_run, run_id, None, ME).cancel_requested_at is None
+    store.write(operations.promote, 10)
     settle(store, claim_one(store), "failed")
     assert states(store, [run_id]) == ["waiting"]
 
@@ -110,9 +117,9 @@ def test_a_redo_of_a_fired_run_moves_no_cursor(store: Store, clock: VirtualClock
     tick(store)
     run = claim_one(store)
     settle(store, run)
-    before = store.schedule_named("schedule")
-    store.redo_run(run.id, None, ME)
-    assert store.schedule_named("schedule") == before
+    before = store.read(operations.schedule_named, "schedule")
+    store.write(operations.redo_run, run.id, None, ME)
+    assert store.read(operations.schedule_named, "schedule") == before
     assert len(all_runs(store)) == 1
 
 
@@ -123,15 +130,15 @@ def test_a_running_run_cannot_be_deleted(store: Store) -> None:
     run_id = enqueue(store)
     claim_one(store)
     with pytest.raises(Conflict, match=r"is running; cancel it first"):
-        store.delete_run(run_id, None, ME)
+        store.write(operations.delete_run, run_id, None, ME)
     assert states(store, [run_id]) == ["running"]
 
 
 def test_a_deleted_run_is_gone(store: Store) -> None:
     run_id = enqueue(store)
-    store.delete_run(run_id, "noise", ME)
+    store.write(operations.delete_run, run_id, "noise", ME)
     with pytest.raises(Unknown, match=run_id):
-        store.run(run_id)
+        store.read(operations.get_run, run_id)
 
 
 # Whoever is asked for
@@ -140,13 +147,13 @@ def test_a_deleted_run_is_gone(store: Store) -> None:
 @pytest.mark.parametrize("act", ["cancel_run", "pause_run", "resume_run", "redo_run", "delete_run"])
 def test_a_run_that_does_not_exist_is_named(store: Store, act: str) -> None:
     with pytest.raises(Unknown, match=NOBODY):
-        getattr(store, act)(NOBODY, None, ME)
-    assert store.list_audit(limit=9) == []
+        store.write(getattr(operations, act), NOBODY, None, ME)
+    assert store.read(operations.list_audit, limit=9) == []
 
 
 def test_an_id_that_is_no_id_is_unknown(store: Store) -> None:
     with pytest.raises(Unknown, match="no-such-run"):
-        store.run("no-such-run")
+        store.read(operations.get_run, "no-such-run")
 
 
 def test_of_two_acts_at_once_one_meets_a_conflict(store: Store, place: Place) -> None:
@@ -155,13 +162,13 @@ def test_of_two_acts_at_once_one_meets_a_conflict(store: Store, place: Place) ->
 
     def cancel(one: Store) -> str:
         try:
-            return one.cancel_run(run_id, None, ME).state
+            return one.write(operations.cancel_run, run_id, None, ME).state
         except Conflict:
             return "conflict"
 
     answers = together(lambda: cancel(store), lambda: cancel(other))
     assert sorted(answers) == ["cancelled", "conflict"]
-    assert len(store.list_audit(limit=9)) == 1
+    assert len(store.read(operations.list_audit, limit=9)) == 1
 
 
 def test_a_cancel_and_a_claim_at_once_leave_one_story(store: Store, place: Place) -> None:
@@ -169,7 +176,7 @@ def test_a_cancel_and_a_claim_at_once_leave_one_story(store: Store, place: Place
     other = place.open()
     claimed, cancelled = together(
         lambda: [run.id for run in claim(store, 20)],
-        lambda: [other.cancel_run(run_id, None, ME) for run_id in ids],
+        lambda: [other.write(operations.cancel_run, run_id, None, ME) for run_id in ids],
     )
     for run in cancelled:
         assert run.state == ("running" if run.id in claimed else "cancelled")
@@ -180,41 +187,41 @@ def test_a_cancel_and_a_claim_at_once_leave_one_story(store: Store, place: Place
 
 def test_a_paused_queue_says_who_and_why(store: Store, clock: VirtualClock) -> None:
     enqueue_many(store, 3)
-    store.pause_queue("default", "maintenance", ME)
-    store.pause_queue("tomorrow", None, ME)  # before its first run
-    first, second = store.list_queues(limit=9)
+    store.write(operations.pause_queue, "default", "maintenance", ME)
+    store.write(operations.pause_queue, "tomorrow", None, ME)  # before its first run
+    first, second = store.read(operations.list_queues, limit=9)
     assert (first["name"], first["paused"], first["reason"]) == ("default", True, "maintenance")
     assert (first["paused_by"], first["paused_at"]) == ("operator", clock())
     assert (first["queued"], first["oldest_at"]) == (3, clock())
     assert (second["name"], second["paused"], second["queued"]) == ("tomorrow", True, 0)
-    store.resume_queue("default", ME)
-    resumed = store.list_queues(limit=1)[0]
+    store.write(operations.resume_queue, "default", ME)
+    resumed = store.read(operations.list_queues, limit=1)[0]
     assert (resumed["paused"], resumed["reason"], resumed["paused_by"]) == (False, None, None)
 
 
 def test_to_resume_a_queue_that_is_open_changes_nothing(store: Store) -> None:
-    store.resume_queue("default", ME)
-    assert store.list_audit(limit=9) == []
+    store.write(operations.resume_queue, "default", ME)
+    assert store.read(operations.list_audit, limit=9) == []
 
 
 def test_a_queue_that_does_not_exist_cannot_be_resumed(store: Store) -> None:
     with pytest.raises(Unknown, match="'nowhere'"):
-        store.resume_queue("nowhere", ME)
+        store.write(operations.resume_queue, "nowhere", ME)
 
 
 def test_registering_a_job_again_leaves_its_queue_paused(store: Store) -> None:
-    store.pause_queue("default", None, ME)
+    store.write(operations.pause_queue, "default", None, ME)
     put_job(store)
-    store.ensure_queues(["default"])
-    assert store.list_queues(limit=9)[0]["paused"]
+    store.write(operations.ensure_queues, ["default"])
+    assert store.read(operations.list_queues, limit=9)[0]["paused"]
 
 
 def test_the_dispatch_switch_says_who_and_why(store: Store) -> None:
-    assert store.overview()["dispatch"] == "on"
-    store.set_dispatch(False, "deploy", ME)
-    assert store.overview()["dispatch"] == "paused by operator: deploy"
-    store.set_dispatch(True, None, ME)
-    assert store.overview()["dispatch"] == "on"
+    assert store.read(operations.overview)["dispatch"] == "on"
+    store.write(operations.set_dispatch, False, "deploy", ME)
+    assert store.read(operations.overview)["dispatch"] == "paused by operator: deploy"
+    store.write(operations.set_dispatch, True, None, ME)
+    assert store.read(operations.overview)["dispatch"] == "on"
 
 
 # The trace
@@ -222,16 +229,16 @@ def test_the_dispatch_switch_says_who_and_why(store: Store) -> None:
 
 def test_every_act_leaves_an_audit_row(store: Store, clock: VirtualClock) -> None:
     first, second = enqueue_many(store, 2)
-    store.pause_run(first, "one", ME)
-    store.resume_run(first, "two", ME)
-    store.cancel_run(first, "three", ME)
-    store.redo_run(first, "four", ME)
-    store.delete_run(second, "five", ME)
-    store.pause_queue("default", "six", ME)
-    store.resume_queue("default", ME)
-    store.set_dispatch(False, "seven", ME)
-    store.set_dispatch(True, None, ME)
-    rows = store.list_audit(limit=99)[::-1]
+    store.write(operations.pause_run, first, "one", ME)
+    store.write(operations.resume_run, first, "two", ME)
+    store.write(operations.cancel_run, first, "three", ME)
+    store.write(operations.redo_run, first, "four", ME)
+    store.write(operations.delete_run, second, "five", ME)
+    store.write(operations.pause_queue, "default", "six", ME)
+    store.write(operations.resume_queue, "default", ME)
+    store.write(operations.set_dispatch, False, "seven", ME)
+    store.write(operations.set_dispatch, True, None, ME)
+    rows = store.read(operations.list_audit, limit=99)[::-1]
     assert [(row["action"], row["thing"], row["reason"]) for row in rows] == [
         ("pause_run", first, "one"),
         ("resume_run", first, "two"),
@@ -245,14 +252,14 @@ def test_every_act_leaves_an_audit_row(store: Store, clock: VirtualClock) -> Non
     ]
     assert {(row["by"], row["via"], row["at"]) for row in rows} == {("operator", "test", clock())}
     assert [row["before"] for row in rows[:4]] == ["queued", "paused", "waiting", "cancelled"]
-    assert store.list_audit(before=rows[2]["id"], limit=9) == rows[1::-1]
+    assert store.read(operations.list_audit, before=rows[2]["id"], limit=9) == rows[1::-1]
 
 
 def test_a_refused_act_leaves_no_trace(store: Store) -> None:
     run_id = enqueue(store)
     with pytest.raises(Conflict, match=r"is queued; redo is not possible"):
-        store.redo_run(run_id, None, ME)
-    assert store.list_audit(limit=9) == []
+        store.write(operations.redo_run, run_id, None, ME)
+    assert store.read(operations.list_audit, limit=9) == []
 
 
 # Reading
@@ -260,9 +267,11 @@ def test_a_refused_act_leaves_no_trace(store: Store) -> None:
 
 def test_runs_are_listed_newest_first_in_pages(store: Store) -> None:
     ids = enqueue_many(store, 5)
-    page = store.list_runs(limit=2)
+    page = store.read(operations.list_runs, limit=2)
     assert [run.id for run in page] == ids[:-3:-1]
-    assert [run.id for run in store.list_runs(before=page[-1].seq, limit=9)] == ids[2::-1]
+    assert [
+        run.id for run in store.read(operations.list_runs, before=page[-1].seq, limit=9)
+    ] == ids[2::-1]
 
 
 def test_runs_are_filtered_by_what_they_are(store: Store, clock: VirtualClock) -> None:
@@ -272,13 +281,20 @@ def test_runs_are_filtered_by_what_they_are(store: Store, clock: VirtualClock) -
     settle(store, done)
     clock.advance("10s")
     tick(store)
-    (fired,) = store.list_runs(schedule_id=schedule.id, limit=9)
-    assert [run.id for run in store.list_runs(job="other", limit=9)] == [fired.id]
-    assert [run.id for run in store.list_runs(job="job", limit=9)] == [heavy, plain]
-    assert [run.id for run in store.list_runs(state="succeeded", limit=9)] == [plain]
-    assert [run.id for run in store.list_runs(queue="heavy", limit=9)] == [heavy]
-    assert store.list_runs(job="job", state="queued", queue="default", limit=9) == []
-    assert store.list_runs(schedule_id=schedule.id, state="dead", limit=9) == []
+    (fired,) = store.read(operations.list_runs, schedule_id=schedule.id, limit=9)
+    assert [run.id for run in store.read(operations.list_runs, job="other", limit=9)] == [fired.id]
+    assert [run.id for run in store.read(operations.list_runs, job="job", limit=9)] == [
+        heavy,
+        plain,
+    ]
+    assert [run.id for run in store.read(operations.list_runs, state="succeeded", limit=9)] == [
+        plain
+    ]
+    assert [run.id for run in store.read(operations.list_runs, queue="heavy", limit=9)] == [heavy]
+    assert (
+        store.read(operations.list_runs, job="job", state="queued", queue="default", limit=9) == []
+    )
+    assert store.read(operations.list_runs, schedule_id=schedule.id, state="dead", limit=9) == []
 
 
 def test_runs_are_counted_by_what_they_are(store: Store, clock: VirtualClock) -> None:
@@ -287,22 +303,30 @@ def test_runs_are_counted_by_what_they_are(store: Store, clock: VirtualClock) ->
     enqueue(store, queue="heavy")
     clock.advance("10s")
     tick(store)
-    assert store.count_matching_runs("queued", limit=9) == 5
-    assert store.count_matching_runs("queued", limit=2) == 2
-    assert store.count_matching_runs("queued", job="job", limit=9) == 4
-    assert store.count_matching_runs("queued", job="job", queue="heavy", limit=9) == 1
-    assert store.count_matching_runs("queued", schedule_id=schedule.id, limit=9) == 1
-    assert store.count_matching_runs("dead", limit=9) == 0
+    assert store.read(operations.count_matching_runs, "queued", limit=9) == 5
+    assert store.read(operations.count_matching_runs, "queued", limit=2) == 2
+    assert store.read(operations.count_matching_runs, "queued", job="job", limit=9) == 4
+    assert (
+        store.read(operations.count_matching_runs, "queued", job="job", queue="heavy", limit=9) == 1
+    )
+    assert (
+        store.read(operations.count_matching_runs, "queued", schedule_id=schedule.id, limit=9) == 1
+    )
+    assert store.read(operations.count_matching_runs, "dead", limit=9) == 0
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
     ids = [f"{start}-0000-4000-8000-000000000000" for start in ("aaaa0000", "aaaa1111", "bbbb0000")]
     for run_id in ids:
         enqueue(store, id=run_id)
-    assert store.run_ids("aaaa", limit=9) == ids[:2]
-    assert store.run_ids("aaaa", limit=1) == ids[:1]
-    assert store.run_ids("aaaa1", limit=9) == store.run_ids(ids[1], limit=9) == ids[1:2]
-    assert store.run_ids("c", limit=9) == []
+    assert store.read(operations.run_ids, "aaaa", limit=9) == ids[:2]
+    assert store.read(operations.run_ids, "aaaa", limit=1) == ids[:1]
+    assert (
+        store.read(operations.run_ids, "aaaa1", limit=9)
+        == store.read(operations.run_ids, ids[1], limit=9)
+        == ids[1:2]
+    )
+    assert store.read(operations.run_ids, "c", limit=9) == []
 
 
 def test_the_overview_counts(store: Store, clock: VirtualClock) -> None:
@@ -310,8 +334,8 @@ def test_the_overview_counts(store: Store, clock: VirtualClock) -> None:
     settle(store, claim_one(store))
     put_schedule(store, "a")
     put_schedule(store, "b")
-    store.pause_schedule("a", None, ME)
-    seen = store.overview()
+    store.write(operations.pause_schedule, "a", None, ME)
+    seen = store.read(operations.overview)
     assert seen["runs"] == {"succeeded": 1, "queued": 1, "held": 1}
     assert seen["schedules"] == {"schedules": 2, "paused": 1, "broken": 0}
     assert seen["now_at"] == store.now() == clock()

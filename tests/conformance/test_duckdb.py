@@ -25,8 +25,9 @@ from rota.errors import Invalid, LeaseLost, StorageError, Unavailable, WrongSche
 from rota.model.retry import Retry
 from rota.model.run import ClaimedRun
 from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
+from rota.storage import operations
 from rota.storage.duckdb.engine import DuckdbEngine
-from rota.storage.scripts.steps import StepKey
+from rota.storage.operations.steps import StepKey
 from rota.storage.statements import load_statements
 from rota.storage.store import Store, open_store
 from tests.conformance.support import (
@@ -112,7 +113,7 @@ def test_duckdb_itself_lets_an_old_snapshot_write(
     sql = f"UPDATE {place.table('runs')} SET reason = state WHERE seq = {run.seq}"
     assert old_snapshot.execute(sql).fetchall() == [(1,)]
     old_snapshot.commit()
-    assert store.run(run.id).reason == "queued"
+    assert store.read(operations.get_run, run.id).reason == "queued"
 
 
 class Stop:
@@ -168,7 +169,7 @@ def test_claims_at_the_same_time_take_different_runs(
     store: Store, beside: Callable[..., Any]
 ) -> None:
     enqueue_many(store, 3)
-    one, other = beside("claim.commit.before", lambda s: claim(s, 2), Call(store, claim))
+    one, other = beside("claiming.claim.commit.before", lambda s: claim(s, 2), Call(store, claim))
     assert (len(one), len(other)) == (2, 1)
     assert len({run.seq for run in one + other}) == 3
 
@@ -177,8 +178,12 @@ def test_a_cancel_that_begins_during_a_claim_finds_the_run_running(
     store: Store, beside: Callable[..., Any]
 ) -> None:
     run_id = enqueue(store)
-    beside("claim.commit.before", claim_one, Call(store, lambda s: s.cancel_run(run_id, "why", ME)))
-    run = store.run(run_id)
+    beside(
+        "claiming.claim.commit.before",
+        claim_one,
+        Call(store, lambda s: s.write(operations.cancel_run, run_id, "why", ME)),
+    )
+    run = store.read(operations.get_run, run_id)
     assert (run.state, run.reason) == ("running", "why")
     assert run.cancel_requested_at is not None
 
@@ -191,7 +196,7 @@ def run(store: Store, place: DuckdbPlace) -> ClaimedRun:
     place.execute("CREATE TABLE effects (step INTEGER)")
     enqueue(store)
     run = claim_one(store)
-    store.begin_step(key(run), FILE)
+    store.write(operations.begin_step, key(run), FILE)
     return run
 
 
@@ -205,16 +210,16 @@ def test_others_write_while_a_step_is_open_and_keep_what_they_wrote(
     with store.step(key(run), LEASE) as step:
         step.connection.execute("INSERT INTO effects VALUES (1)")
         step.connection.execute(f"SELECT * FROM {place.table('runs')}").fetchall()
-        store.set_progress(run.seq, run.attempt, "half")
-        store.cancel_run(run.id, "enough", ME)
+        store.write(operations.set_progress, run.seq, run.attempt, "half")
+        store.write(operations.cancel_run, run.id, "enough", ME)
         other = enqueue(store)
         claim_one(store)
         step.commit(StepDone(rows=1))
-    told = store.run(run.id)
+    told = store.read(operations.get_run, run.id)
     assert (told.state, told.progress, told.reason) == ("running", "half", "enough")
     assert states(store, [other]) == ["running"]
     assert place.execute("FROM effects") == [(1,)]
-    assert store.done_steps(run.seq) == {1}
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
 def test_the_fence_sees_what_the_snapshot_of_the_step_does_not(
@@ -228,7 +233,7 @@ def test_the_fence_sees_what_the_snapshot_of_the_step_does_not(
         with pytest.raises(LeaseLost):
             step.commit(StepDone())
     assert place.execute("FROM effects") == []
-    assert store.done_steps(run.seq) == set()
+    assert store.read(operations.done_steps, run.seq) == set()
 
 
 def test_nobody_takes_the_lease_between_the_fence_and_the_commit(
@@ -239,10 +244,10 @@ def test_nobody_takes_the_lease_between_the_fence_and_the_commit(
             step.connection.execute("INSERT INTO effects VALUES (1)")
             step.commit(StepDone())
 
-    beside("step.commit.before", do, Call(store, lambda s: settle(s, run, "failed")))
+    beside("steps.step.commit.before", do, Call(store, lambda s: settle(s, run, "failed")))
     assert place.execute("FROM effects") == [(1,)]
-    assert store.done_steps(run.seq) == {1}
-    assert store.run(run.id).state == "waiting"
+    assert store.read(operations.done_steps, run.seq) == {1}
+    assert store.read(operations.get_run, run.id).state == "waiting"
 
 
 @pytest.mark.parametrize("rest", ["", " (READ_ONLY)"], ids=["", "read only"])
@@ -257,7 +262,7 @@ def test_a_step_beside_an_attached_database_says_what_it_promises(
         step.commit(StepDone())
     place.execute("DETACH other")
     assert place.execute("FROM effects") == [(7,)]
-    (told,) = store.list_steps(run.seq)
+    (told,) = store.read(operations.list_steps, run.seq)
     assert (told["status"], told["note"]) == ("succeeded", None if rest else AT_LEAST_ONCE)
 
 
@@ -271,7 +276,7 @@ def test_a_step_that_writes_to_an_attached_database_is_done(
         step.commit(StepDone())
     assert place.execute("FROM other.copies") == [(7,)]
     place.execute("DETACH other")
-    assert store.done_steps(run.seq) == {1}
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
 # Work that is run again because a part of it failed
@@ -296,7 +301,7 @@ def test_a_part_that_fails_is_left_out_and_the_rest_is_done_once(store: Store) -
 
     assert store.engine.write("test", work) == ["CatalogException"] * 2
     assert begun == ["work"] * 3
-    names = [row["name"] for row in store.list_queues(limit=9)]
+    names = [row["name"] for row in store.read(operations.list_queues, limit=9)]
     assert names == ["default", "last", "queue 0", "queue 2"]
 
 
@@ -315,15 +320,20 @@ def test_a_part_that_fails_after_a_part_of_its_own_concerns_none_behind_it(store
         return told
 
     assert store.engine.write("test", work) == ["around"]
-    assert [row["name"] for row in store.list_queues(limit=9)] == ["behind", "default"]
+    assert [row["name"] for row in store.read(operations.list_queues, limit=9)] == [
+        "behind",
+        "default",
+    ]
 
 
 def test_a_statement_that_aborts_the_transaction_is_left_out_too(store: Store) -> None:
     put_job(store)
     run_id = enqueue(store)
     settle(store, claim_one(store), on_terminated=lambda run: [("SELECT CAST('x' AS INTEGER)", {})])
-    assert store.run(run_id).state == "succeeded"
-    assert [event["kind"] for event in store.list_events(limit=9)] == ["run.on_terminated_failed"]
+    assert store.read(operations.get_run, run_id).state == "succeeded"
+    assert [event["kind"] for event in store.read(operations.list_events, limit=9)] == [
+        "run.on_terminated_failed"
+    ]
 
 
 def test_a_fault_that_was_passed_over_does_not_end_as_a_commit_of_nothing(store: Store) -> None:
@@ -381,7 +391,7 @@ for number in range(10**9):
     for run in claim(store, 4):
         settle(store, run, "failed" if number % 3 else "succeeded")
     if number % 10 == 9:
-        store.prune_runs("succeeded", age_seconds=0, keep_last=5, limit=5)
+        store.write(operations.prune_runs, "succeeded", age_seconds=0, keep_last=5, limit=5)
 """
 
 
@@ -395,7 +405,12 @@ def test_what_was_committed_before_a_kill_is_there_after_it(tmp_path: Path, comm
         promised += [line.split() for line in doomed.stdout]
     store = open_store(f"duckdb:///{tmp_path}/rota.duckdb")
     store.check_schema()
-    found = {run_id for made in promised for run_id in made if store.run_ids(run_id, limit=1)}
+    found = {
+        run_id
+        for made in promised
+        for run_id in made
+        if store.read(operations.run_ids, run_id, limit=1)
+    }
     lost = sum(map(len, promised)) - len(found)
     assert lost <= 5 * (len(promised) // 10)  # those were pruned
     seqs = [run.seq for run in all_runs(store)]

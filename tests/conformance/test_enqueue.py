@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rota.errors import StorageError
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -31,7 +32,7 @@ HOUR = timedelta(hours=1)
 
 
 def test_a_run_is_queued_at_once(store: Store, clock: VirtualClock) -> None:
-    run = store.run(enqueue(store))
+    run = store.read(operations.get_run, enqueue(store))
     assert (run.state, run.attempt, run.failures, run.lost) == ("queued", 0, 0, 0)
     assert run.due_at == run.created_at == run.queued_at == clock()
 
@@ -53,8 +54,8 @@ def test_everything_the_caller_said_is_kept(store: Store) -> None:
         correlation_id="order-7",
         trace="00-ab-cd-01",
     )
-    store.enqueue([told])
-    run = store.run(told.id)
+    store.write(operations.enqueue, [told])
+    run = store.read(operations.get_run, told.id)
     for name in (
         "queue", "priority", "max_attempts", "timeout", "overlap_key", "concurrency_key",
         "concurrency_limit", "schedule_id", "retry_of", "created_by", "correlation_id", "trace",
@@ -78,7 +79,7 @@ def test_any_text_in_the_arguments_comes_back(store: Store, text: str) -> None:
 def test_a_delay_puts_the_run_into_the_future(
     store: Store, clock: VirtualClock, option: dict[str, timedelta], state: str
 ) -> None:
-    run = store.run(enqueue(store, **option))
+    run = store.read(operations.get_run, enqueue(store, **option))
     assert (run.state, run.due_at) == (state, clock() + option.get("delay", timedelta(0)))
     assert (run.queued_at is None) == (state == "waiting")
 
@@ -113,15 +114,15 @@ def test_runs_of_one_call_keep_their_order(store: Store) -> None:
 )
 def test_one_alone_is_stored_as_one_of_many(store: Store, option: dict[str, Any]) -> None:
     """Whichever statement is the shortest for it, and whether others are told of it or not."""
-    store.enqueue([new_run(**option)])
+    store.write(operations.enqueue, [new_run(**option)])
     for count, notify in [(1, True), (1, False), (2, True)]:
-        store.enqueue(alike(count, **option), notify=notify)
+        store.write(operations.enqueue, alike(count, **option), notify=notify)
     first, *others = [replace(run, seq=0, id="", args="") for run in all_runs(store)]
     assert others == [first] * 4
 
 
 def test_an_enqueue_of_nothing_is_nothing(store: Store) -> None:
-    assert store.enqueue([]) == []
+    assert store.write(operations.enqueue, []) == []
 
 
 @pytest.mark.parametrize(
@@ -129,8 +130,8 @@ def test_an_enqueue_of_nothing_is_nothing(store: Store) -> None:
 )
 def test_the_same_call_again_inserts_nothing(store: Store, option: dict[str, str]) -> None:
     told = new_run(**option)
-    first = store.enqueue([told])
-    assert store.enqueue([told]) == first
+    first = store.write(operations.enqueue, [told])
+    assert store.write(operations.enqueue, [told]) == first
     assert first[0].created
     assert [run.id for run in all_runs(store)] == [told.id]
 
@@ -141,8 +142,8 @@ def test_the_same_bulk_again_inserts_nothing(
     store: Store, count: int, option: dict[str, str]
 ) -> None:
     told = alike(count, **option)
-    first = store.enqueue(told)
-    assert store.enqueue(told) == first
+    first = store.write(operations.enqueue, told)
+    assert store.write(operations.enqueue, told) == first
     assert [run.id for run in all_runs(store)] == list(told.ids)
 
 
@@ -163,9 +164,9 @@ def test_numbers_that_were_given_out_before_are_told_and_nothing_is_lost(
 
 def test_a_repeat_does_not_bring_back_a_run_that_went_on(store: Store) -> None:
     told = new_run()
-    store.enqueue([told])
+    store.write(operations.enqueue, [told])
     settle(store, claim_one(store))
-    store.enqueue([told])
+    store.write(operations.enqueue, [told])
     assert states(store, [told.id]) == ["succeeded"]
 
 
@@ -173,22 +174,24 @@ def test_a_repeat_does_not_bring_back_a_run_that_went_on(store: Store) -> None:
 
 
 def test_the_same_key_returns_the_first_run(store: Store) -> None:
-    first, second = (store.enqueue([new_run(key="order-7")])[0] for _ in range(2))
+    first, second = (store.write(operations.enqueue, [new_run(key="order-7")])[0] for _ in range(2))
     assert (first.created, second.created) == (True, False)
     assert second.id == first.id
     assert len(all_runs(store)) == 1
 
 
 def test_the_same_key_within_one_call_makes_one_run(store: Store) -> None:
-    made = store.enqueue([new_run(key="k"), new_run(key="k"), new_run(key="l"), new_run()])
+    made = store.write(
+        operations.enqueue, [new_run(key="k"), new_run(key="k"), new_run(key="l"), new_run()]
+    )
     assert [one.created for one in made] == [True, False, True, True]
     assert made[1].id == made[0].id
     assert len(all_runs(store)) == 3
 
 
 def test_a_key_belongs_to_its_job(store: Store) -> None:
-    assert store.enqueue([new_run(key="k")])[0].created
-    assert store.enqueue([new_run(key="k", job="other")])[0].created
+    assert store.write(operations.enqueue, [new_run(key="k")])[0].created
+    assert store.write(operations.enqueue, [new_run(key="k", job="other")])[0].created
 
 
 def test_a_key_lasts_longer_than_the_work(store: Store) -> None:
@@ -214,7 +217,7 @@ def test_a_key_without_a_time_lasts_until_its_run_is_deleted(
     first = enqueue(store, key="k")
     clock.advance("3650d")
     assert enqueue(store, key="k") == first
-    store.delete_run(first, None, ME)
+    store.write(operations.delete_run, first, None, ME)
     assert enqueue(store, key="k") != first
 
 
@@ -224,13 +227,18 @@ def test_deleting_a_run_leaves_a_key_that_another_run_took_over(
     first = enqueue(store, key="k", key_ttl=HOUR)
     clock.advance("1h")
     second = enqueue(store, key="k", key_ttl=HOUR)
-    store.delete_run(first, None, ME)
+    store.write(operations.delete_run, first, None, ME)
     assert enqueue(store, key="k", key_ttl=HOUR) == second
 
 
 def test_a_key_given_by_many_at_once_makes_one_run(store: Store, place: Place) -> None:
     stores = [place.open() for _ in range(4)]
-    made = together(*[lambda one=one: one.enqueue([new_run(key="k")])[0] for one in stores * 2])
+    made = together(
+        *[
+            lambda one=one: one.write(operations.enqueue, [new_run(key="k")])[0]
+            for one in stores * 2
+        ]
+    )
     assert [one.created for one in made].count(True) == 1
     assert len({one.id for one in made}) == len(all_runs(store)) == 1
 
@@ -241,6 +249,9 @@ def test_a_key_given_by_many_at_once_makes_one_run(store: Store, place: Place) -
 def test_a_run_in_a_queue_nobody_made_waits_for_it(store: Store) -> None:
     run_id = enqueue(store, queue="fresh")
     assert claim(store) == []
-    store.ensure_queues(["fresh", "fresh", "default"])
+    store.write(operations.ensure_queues, ["fresh", "fresh", "default"])
     assert [run.id for run in claim(store)] == [run_id]
-    assert [queue["name"] for queue in store.list_queues(limit=9)] == ["default", "fresh"]
+    assert [queue["name"] for queue in store.read(operations.list_queues, limit=9)] == [
+        "default",
+        "fresh",
+    ]

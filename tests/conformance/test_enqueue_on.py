@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
 
 from rota.errors import Invalid, StaleSnapshot, StorageError, Unavailable, WrongConnection
+from rota.storage import operations
 from rota.storage.store import Store, open_store
 from tests.conformance.support import (
     DuckdbPlace,
@@ -84,7 +85,7 @@ def test_a_rollback_leaves_nothing(store: Store, begin: Begin) -> None:
     store.enqueue_on(caller, [new_run(), new_run(key=key), new_run(concurrency_key="c")])
     caller.rollback()
     assert all_runs(store) == []
-    assert store.enqueue([new_run(key=key)])[0].created
+    assert store.write(operations.enqueue, [new_run(key=key)])[0].created
 
 
 def test_the_callers_own_rows_commit_with_the_run(store: Store, place: Place, begin: Begin) -> None:
@@ -122,7 +123,7 @@ def test_a_keyed_run_takes_no_slot_until_it_is_admitted(store: Store, begin: Beg
     caller.commit()
     assert states(store, [made.id]) == ["held"]
     assert (slots(store, "o/o"), slots(store, "c/c")) == ([], [])
-    store.admit(store.held_keys("", 10))
+    store.write(operations.admit, store.read(operations.held_keys, "", 10))
     assert states(store, [made.id]) == ["queued"]
 
 
@@ -197,10 +198,10 @@ def test_a_run_in_a_new_queue_is_claimed_once_it_is_committed(store: Store, begi
 def test_runs_committed_late_are_admitted_by_the_next_look(store: Store, place: Place) -> None:
     caller = place.begin()
     (made,) = store.enqueue_on(caller, [new_run(concurrency_key="c")])
-    assert store.held_keys("", 10) == []
+    assert store.read(operations.held_keys, "", 10) == []
     caller.commit()
-    assert store.held_keys("", 10) == ["c/c"]
-    assert store.admit(["c/c"]) == 1
+    assert store.read(operations.held_keys, "", 10) == ["c/c"]
+    assert store.write(operations.admit, ["c/c"]) == 1
     assert states(store, [made.id]) == ["queued"]
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from rota.storage.scripts.figures import Figures
+from rota.flow.fire import fire as fire_plans
+from rota.storage import operations
+from rota.storage.operations.dashboard import Figures
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -32,7 +34,7 @@ WORKER: dict[str, Any] = {
 
 def figures(store: Store, **limits: int) -> Figures:
     asked: dict[str, Any] = {"depth": 100, "queues": 10, "jobs": 10, "recent": 10}
-    return store.figures(**{**asked, **limits}, live_seconds=30.0)
+    return store.read(operations.figures, **{**asked, **limits}, live_seconds=30.0)
 
 
 def test_a_new_store_has_nothing_to_count(store: Store, clock: VirtualClock) -> None:
@@ -49,7 +51,7 @@ def test_depths_are_counted_by_queue_and_state(store: Store, clock: VirtualClock
     enqueue(store, due_at=clock.after("1h"))
     enqueue(store, concurrency_key="one")
     enqueue(store, concurrency_key="one")  # held
-    store.pause_run(enqueue(store, queue="mail", job="mailer"), None, ME)
+    store.write(operations.pause_run, enqueue(store, queue="mail", job="mailer"), None, ME)
     settle(store, claim_one(store))
     claim(store, 1)
     assert figures(store).depths == {
@@ -81,10 +83,12 @@ def test_the_oldest_is_found_whatever_its_priority(store: Store, clock: VirtualC
 def test_schedules_are_counted_by_status(store: Store) -> None:
     for name in ("one", "two", "three", "four", "five"):
         put_schedule(store, name)
-    store.pause_schedule("one", None, ME)
-    overwrite(store, store.schedule_named("two"), error="broken", next_fire_at=None)
-    overwrite(store, store.schedule_named("three"), enabled=False)
-    overwrite(store, store.schedule_named("four"), next_fire_at=None)
+    store.write(operations.pause_schedule, "one", None, ME)
+    overwrite(
+        store, store.read(operations.schedule_named, "two"), error="broken", next_fire_at=None
+    )
+    overwrite(store, store.read(operations.schedule_named, "three"), enabled=False)
+    overwrite(store, store.read(operations.schedule_named, "four"), next_fire_at=None)
     assert figures(store).schedules == {
         "ACTIVE": 1, "PAUSED": 1, "BROKEN": 1, "DISABLED": 1, "FINISHED": 1,
     }  # fmt: skip
@@ -106,9 +110,9 @@ def test_the_last_success_of_each_job_is_told(store: Store, clock: VirtualClock)
 def test_a_worker_that_was_not_seen_for_long_is_not_counted(
     store: Store, clock: VirtualClock
 ) -> None:
-    store.put_worker({"id": "gone", **WORKER})
+    store.write(operations.put_worker, {"id": "gone", **WORKER})
     clock.advance("31s")
-    store.put_worker({"id": "here", **WORKER})
+    store.write(operations.put_worker, {"id": "here", **WORKER})
     assert figures(store).workers == 1
 
 
@@ -127,7 +131,7 @@ def test_a_fire_tells_what_became_of_each_occurrence(
 ) -> None:
     schedule = put_schedule(store, **options)
     clock.advance("31s")
-    fired = store.fire(plans(store), store.jobs_named(["job"]))
+    fired = fire_plans(store, plans(store), store.read(operations.jobs_named, ["job"]))
     assert (dict(fired.outcomes), fired.moved) == (outcomes, {schedule.id})
     assert fired.runs == len(all_runs(store))
 
@@ -137,5 +141,5 @@ def test_who_comes_second_fires_nothing(store: Store, clock: VirtualClock) -> No
     clock.advance("11s")
     planned = plans(store)
     fire(store, planned)
-    late = store.fire(planned, store.jobs_named(["job"]))
+    late = fire_plans(store, planned, store.read(operations.jobs_named, ["job"]))
     assert (dict(late.outcomes), late.moved, late.runs) == ({}, frozenset(), 0)

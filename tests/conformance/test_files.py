@@ -14,7 +14,8 @@ from rota.flow import prune
 from rota.flow.prune import Prune
 from rota.model.files import KeptFile, NewFile
 from rota.model.limits import KEPT_FILE_BYTES
-from rota.storage.scripts import files
+from rota.storage import operations
+from rota.storage.operations import stored_files as files
 from rota.storage.store import Store
 from tests.conformance.support import BEGINNING, ME, PATIENCE, Place, VirtualClock, together
 
@@ -23,7 +24,7 @@ BYTES = bytes(range(256)) + b"\0'\\x00--"
 
 def put(store: Store, name: str = "report.csv", content: bytes = b"x", **options: Any) -> KeptFile:
     told = {"content_type": "text/csv", **options}
-    return store.put_file(NewFile(name=name, content=content, **told))
+    return store.write(operations.put_file, NewFile(name=name, content=content, **told))
 
 
 def test_what_is_kept_comes_back_as_it_was(store: Store, clock: VirtualClock) -> None:
@@ -40,38 +41,38 @@ def test_what_is_kept_comes_back_as_it_was(store: Store, clock: VirtualClock) ->
         job="job",
         run_id=run_id,
     )
-    assert store.kept_file(made.id) == made
-    assert store.file_content(made.id) == BYTES
+    assert store.read(operations.kept_file, made.id) == made
+    assert store.read(operations.file_content, made.id) == BYTES
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 1_000_000], ids=["nothing", "a megabyte"])
 def test_any_size_within_the_limit_is_kept(store: Store, content: bytes) -> None:
     made = put(store, content=content)
     assert (made.size, made.until) == (len(content), None)
-    assert store.file_content(made.id) == content
+    assert store.read(operations.file_content, made.id) == content
 
 
 def test_there_is_nothing_under_another_id(store: Store) -> None:
     put(store)
-    assert store.kept_file("nothing") is None
-    assert store.file_content("nothing") is None
-    assert store.delete_file("nothing") is False
+    assert store.read(operations.kept_file, "nothing") is None
+    assert store.read(operations.file_content, "nothing") is None
+    assert store.write(operations.delete_file, "nothing") is False
 
 
 def test_a_deleted_file_is_gone(store: Store) -> None:
     made, other = put(store), put(store)
-    assert store.delete_file(made.id) is True
-    assert store.delete_file(made.id) is False
-    assert store.kept_file(made.id) is None
-    assert store.list_files(limit=9) == [other]
-    assert store.list_audit(limit=9) == []
+    assert store.write(operations.delete_file, made.id) is True
+    assert store.write(operations.delete_file, made.id) is False
+    assert store.read(operations.kept_file, made.id) is None
+    assert store.read(operations.list_files, limit=9) == [other]
+    assert store.read(operations.list_audit, limit=9) == []
 
 
 def test_what_an_operator_deletes_is_audited(store: Store) -> None:
     made = put(store)
-    assert store.delete_file(made.id, ME)
-    assert not store.delete_file(made.id, ME)
-    (told,) = store.list_audit(limit=9)
+    assert store.write(operations.delete_file, made.id, ME)
+    assert not store.write(operations.delete_file, made.id, ME)
+    (told,) = store.read(operations.list_audit, limit=9)
     assert (told["action"], told["thing"], told["before"], told["by"]) == (
         "delete_file", made.id, "report.csv", "operator",
     )  # fmt: skip
@@ -82,41 +83,41 @@ def test_pages_hold_still_while_files_come_and_go(store: Store, clock: VirtualCl
     for number in range(6):
         made.append(put(store, f"{'abab'[number % 4]}/{number}"))
         clock.advance("1us")
-    first = store.list_files(limit=2)
-    store.delete_file(first[-1].id)
-    store.delete_file(made[3].id)
-    rest = store.list_files(after=first[-1].id, limit=9)
+    first = store.read(operations.list_files, limit=2)
+    store.write(operations.delete_file, first[-1].id)
+    store.write(operations.delete_file, made[3].id)
+    rest = store.read(operations.list_files, after=first[-1].id, limit=9)
     assert [one.name for one in (*first, *rest)] == ["a/0", "b/1", "a/2", "a/4", "b/5"]
-    assert [one.name for one in store.list_files(prefix="b/", limit=9)] == ["b/5"]
+    assert [one.name for one in store.read(operations.list_files, prefix="b/", limit=9)] == ["b/5"]
 
 
 @pytest.mark.parametrize("prefix", ["%", "_", "a%", "\\", "A"])
 def test_a_prefix_is_only_text(store: Store, prefix: str) -> None:
     put(store, "a_b")
-    assert store.list_files(prefix=prefix, limit=9) == []
+    assert store.read(operations.list_files, prefix=prefix, limit=9) == []
 
 
 def test_a_file_is_gone_when_its_time_is_over(store: Store, clock: VirtualClock) -> None:
     kept, made = put(store), put(store, ttl_seconds=60)
     clock.advance("59999ms")
-    assert store.prune_files(limit=9) == 0
-    assert store.kept_file(made.id) == made
+    assert store.write(operations.prune_files, limit=9) == 0
+    assert store.read(operations.kept_file, made.id) == made
     clock.advance("1ms")
-    assert store.kept_file(made.id) is None
-    assert store.file_content(made.id) is None
-    assert store.list_files(limit=9) == [kept]
-    assert store.prune_files(limit=9) == 1
-    assert store.prune_files(limit=9) == 0
-    assert store.delete_file(made.id) is False
+    assert store.read(operations.kept_file, made.id) is None
+    assert store.read(operations.file_content, made.id) is None
+    assert store.read(operations.list_files, limit=9) == [kept]
+    assert store.write(operations.prune_files, limit=9) == 1
+    assert store.write(operations.prune_files, limit=9) == 0
+    assert store.write(operations.delete_file, made.id) is False
 
 
 def test_pruning_is_bounded_and_part_of_the_loop(store: Store, clock: VirtualClock) -> None:
     for _ in range(3):
         put(store, ttl_seconds=1)
     clock.advance("1s")
-    assert store.prune_files(limit=2) == 2
+    assert store.write(operations.prune_files, limit=2) == 2
     Prune(store).step()
-    assert store.prune_files(limit=9) == 0
+    assert store.write(operations.prune_files, limit=9) == 0
 
 
 def test_a_step_that_pruned_all_it_may_is_followed_at_once(
@@ -128,7 +129,7 @@ def test_a_step_that_pruned_all_it_may_is_followed_at_once(
     clock.advance("1s")
     steps = Prune(store, interval=60.0)
     assert [steps.step(), steps.step()] == [0.0, 60.0]
-    assert store.prune_files(limit=9) == 0
+    assert store.write(operations.prune_files, limit=9) == 0
 
 
 @pytest.mark.parametrize("limit", ["KEPT_FILES", "KEPT_FILES_BYTES"])
@@ -151,7 +152,7 @@ def test_a_full_store_says_so(store: Store, limit: str, monkeypatch: pytest.Monk
     put(store)
     with pytest.raises(Invalid, match=r"file 'report\.csv' cannot be kept: .* delete some, or"):
         put(store)
-    assert len(store.list_files(limit=9)) == 2
+    assert len(store.read(operations.list_files, limit=9)) == 2
 
 
 @pytest.mark.parametrize("limit", ["KEPT_FILES", "KEPT_FILES_BYTES"])
@@ -165,8 +166,8 @@ def test_a_full_store_refuses_a_file_before_it_is_written(
     points.clear()
     with pytest.raises(Invalid, match="cannot be kept"):
         put(store)
-    assert "put_file.file_usage.after" in points
-    assert "put_file.insert_file.before" not in points
+    assert "stored_files.put_file.file_usage.after" in points
+    assert "stored_files.put_file.insert_file.before" not in points
 
 
 def test_two_that_come_at_once_do_not_both_take_the_last_place(
@@ -177,7 +178,7 @@ def test_two_that_come_at_once_do_not_both_take_the_last_place(
 
     def meet(point: str) -> None:
         # On the other engines the second one begins when the first has committed.
-        if point == "put_file.insert_file.after" and place.engine == "postgres":
+        if point == "stored_files.put_file.insert_file.after" and place.engine == "postgres":
             both_sent.wait()
 
     def keep(store: Store) -> str:
@@ -189,7 +190,7 @@ def test_two_that_come_at_once_do_not_both_take_the_last_place(
     first, second = place.open(probe=meet), place.open(probe=meet)
     told = together(lambda: keep(first), lambda: keep(second))
     assert sorted(told) == ["refused", "report.csv"]
-    assert len(first.list_files(limit=9)) == 1
+    assert len(first.read(operations.list_files, limit=9)) == 1
 
 
 @pytest.mark.parametrize(

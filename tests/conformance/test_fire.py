@@ -15,7 +15,8 @@ from rota.model.plan import FirePlan, plan_fire
 from rota.model.retry import Retry
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
-from rota.storage.protocol import Broken
+from rota.storage import operations
+from rota.storage.operations.firing import Broken
 from rota.storage.store import Store
 from tests.conformance.support import (
     BEGINNING,
@@ -69,8 +70,8 @@ def test_an_occurrence_becomes_one_run(store: Store, clock: VirtualClock) -> Non
     assert (run.state, run.schedule_id, run.occurrence) == ("queued", schedule.id, clock())
     (row,) = ledger(store, schedule)
     assert (row["outcome"], row["run_id"], row["count"]) == ("fired", run.id, 1)
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
-    assert store.schedule_named("schedule").last_fired_at == clock()
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
+    assert store.read(operations.schedule_named, "schedule").last_fired_at == clock()
 
 
 def test_nothing_fires_before_its_time(store: Store, clock: VirtualClock) -> None:
@@ -107,7 +108,7 @@ def test_an_edit_that_leaves_the_cursor_wins_over_a_plan_made_before(
     assert tick(store) == 1
     (run,) = all_runs(store)
     assert json.loads(run.args) == {"edited": True}
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
 
 
 def test_a_plan_fired_by_two_stores_makes_one_run(
@@ -140,18 +141,18 @@ def test_an_old_plan_changes_nothing(store: Store, clock: VirtualClock) -> None:
     fire(store, old)
     clock.advance("10s")
     tick(store)
-    before = store.schedule_named("schedule")
+    before = store.read(operations.schedule_named, "schedule")
     assert fire(store, old) == 0
-    assert store.schedule_named("schedule") == before
+    assert store.read(operations.schedule_named, "schedule") == before
 
 
 def test_the_cursor_never_goes_back(store: Store, clock: VirtualClock) -> None:
     put_schedule(store)
     repeat(store, clock, 3)
-    cursor = store.schedule_named("schedule").next_fire_at
+    cursor = store.read(operations.schedule_named, "schedule").next_fire_at
     clock.moment = BEGINNING + 15 * SECONDS
     assert tick(store) == 0
-    assert store.schedule_named("schedule").next_fire_at == cursor
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == cursor
 
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["the run exists", "the run was pruned"])
@@ -162,16 +163,21 @@ def test_the_ledger_stops_a_doubled_occurrence(
     put_schedule(store, "neighbour")
     clock.advance("10s")
     tick(store)
-    for run in store.claim("worker", queues=[], jobs=["job"], limit=9, lease=SECONDS):
+    for run in store.write(
+        operations.claim, "worker", queues=[], jobs=["job"], limit=9, lease=SECONDS
+    ):
         settle(store, run)
     if pruned:
         clock.advance("1s")
-        assert store.prune_runs("succeeded", age_seconds=0, keep_last=0, limit=9) == 2
+        assert (
+            store.write(operations.prune_runs, "succeeded", age_seconds=0, keep_last=0, limit=9)
+            == 2
+        )
     clock.moment = BEGINNING + 20 * SECONDS
     overwrite(store, schedule, next_fire_at=BEGINNING + 10 * SECONDS)
     assert tick(store) == 1  # the neighbour's
     assert outcomes(store, schedule) == ["fired"]
-    assert store.schedule_named("schedule").next_fire_at == clock()
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock()
     assert tick(store) == 1  # the occurrence that was really due
     assert outcomes(store, schedule) == ["fired", "fired"]
 
@@ -179,14 +185,14 @@ def test_the_ledger_stops_a_doubled_occurrence(
 def test_due_schedules_come_in_pages_oldest_first(store: Store, clock: VirtualClock) -> None:
     for number in (3, 1, 2):
         put_schedule(store, f"schedule-{number}", expr=f"{number}s")
-    assert store.next_fire_at() == (clock(), clock.after("1s"))
+    assert store.peek(operations.next_fire_at) == (clock(), clock.after("1s"))
     clock.advance("5s")
-    page = store.due_schedules(2)
+    page = store.peek(operations.due_schedules, 2)
     assert [schedule.name for schedule in page.schedules] == ["schedule-1", "schedule-2"]
     assert page.full
     assert page.now == clock()
-    assert not store.due_schedules(4).full
-    newest = store.due_schedules(2, newest=True)
+    assert not store.peek(operations.due_schedules, 4).full
+    newest = store.peek(operations.due_schedules, 2, newest=True)
     assert [schedule.name for schedule in newest.schedules] == ["schedule-3", "schedule-2"]
 
 
@@ -195,10 +201,10 @@ def test_due_schedules_come_in_pages_oldest_first(store: Store, clock: VirtualCl
 
 def test_a_paused_schedule_is_not_due(store: Store, clock: VirtualClock) -> None:
     put_schedule(store)
-    store.pause_schedule("schedule", None, ME)
+    store.write(operations.pause_schedule, "schedule", None, ME)
     clock.advance("1h")
     assert tick(store) == 0
-    assert store.next_fire_at() == (clock(), None)
+    assert store.peek(operations.next_fire_at) == (clock(), None)
 
 
 def test_a_disabled_schedule_is_not_due(store: Store, clock: VirtualClock) -> None:
@@ -214,11 +220,11 @@ def test_a_change_after_the_plan_wins(store: Store, clock: VirtualClock, change:
     planned = plans(store)
     match change:
         case "pause":
-            store.pause_schedule("schedule", None, ME)
+            store.write(operations.pause_schedule, "schedule", None, ME)
         case "disable":
             put_schedule(store, enabled=False)
         case "drop":
-            store.drop_schedule("schedule", None, ME)
+            store.write(operations.drop_schedule, "schedule", None, ME)
         case "edit":
             put_schedule(store, expr="30s")
     assert fire(store, planned) == 0
@@ -235,22 +241,22 @@ def test_a_schedule_that_cannot_be_read_is_parked_and_others_fire(
     overwrite(store, bad, timezone="Nowhere/Land")
     clock.advance("10s")
     assert tick(store) == 1
-    assert store.overview()["schedules"]["broken"] == 1
-    assert store.due_schedules(10).broken == []
+    assert store.read(operations.overview)["schedules"]["broken"] == 1
+    assert store.peek(operations.due_schedules, 10).broken == []
 
 
 def test_a_parked_schedule_says_why(store: Store, clock: VirtualClock) -> None:
     schedule = put_schedule(store)
     clock.advance("10s")
     moved = Broken(schedule.id, clock.after("1s"), 0, "another cursor")
-    assert store.park_schedules([moved]) == set()
-    assert store.schedule_named("schedule").error is None
+    assert store.write(operations.disable_broken_schedules, [moved]) == set()
+    assert store.read(operations.schedule_named, "schedule").error is None
     edited = Broken(schedule.id, clock(), 1, "edited meanwhile")
-    assert store.park_schedules([edited]) == set()
-    assert store.schedule_named("schedule").error is None
+    assert store.write(operations.disable_broken_schedules, [edited]) == set()
+    assert store.read(operations.schedule_named, "schedule").error is None
     broken = Broken(schedule.id, clock(), 0, "no such zone")
-    assert store.park_schedules([broken]) == {schedule.id}
-    parked = store.schedule_named("schedule")
+    assert store.write(operations.disable_broken_schedules, [broken]) == {schedule.id}
+    parked = store.read(operations.schedule_named, "schedule")
     assert (parked.next_fire_at, parked.error, parked.state) == (None, *["no such zone"] * 2)
     assert tick(store) == 0
 
@@ -281,7 +287,7 @@ def test_a_broken_schedule_that_somebody_holds_keeps_no_other_waiting(
     assert [ticks.step(), ticks.step()] == [REFUSED_PAUSE] * 2  # without haste
     holder.rollback()
     assert ticks.step() > REFUSED_PAUSE
-    assert store.overview()["schedules"]["broken"] == 1
+    assert store.read(operations.overview)["schedules"]["broken"] == 1
     assert caplog.text.count("schedule bad cannot be planned") == readable  # told once
 
 
@@ -294,9 +300,9 @@ def unless_bad(schedule: Schedule, now: datetime, room: int) -> FirePlan:
 def test_a_once_schedule_stays_as_a_finished_row(store: Store, clock: VirtualClock) -> None:
     put_schedule(store, kind="once", expr=clock.after("10s").isoformat())
     assert repeat(store, clock, 3) == [1, 0, 0]
-    finished = store.schedule_named("schedule")
+    finished = store.read(operations.schedule_named, "schedule")
     assert finished.next_fire_at is None
-    last, *_ = store.list_schedule_changes(finished.id, before=10**9, limit=1)
+    last, *_ = store.read(operations.list_schedule_changes, finished.id, before=10**9, limit=1)
     assert (last["action"], last["by"], last["reason"]) == (
         "finish",
         "rota",
@@ -307,7 +313,7 @@ def test_a_once_schedule_stays_as_a_finished_row(store: Store, clock: VirtualClo
 def test_a_schedule_fires_up_to_its_end(store: Store, clock: VirtualClock) -> None:
     put_schedule(store, ends_at=clock.after("20s"), overlap="allow")
     assert repeat(store, clock, 4) == [1, 1, 0, 0]
-    assert store.schedule_named("schedule").next_fire_at is None
+    assert store.read(operations.schedule_named, "schedule").next_fire_at is None
 
 
 # What the run is
@@ -364,9 +370,9 @@ def test_jitter_and_spread_put_the_run_later_and_the_cursor_nowhere_else(
     assert run.state == "waiting"
     assert clock() < run.due_at < clock.after("10s")
     assert run.occurrence == clock()
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
     clock.moment = run.due_at
-    assert store.promote(10) == 1
+    assert store.write(operations.promote, 10) == 1
     assert states(store, [run.id]) == ["queued"]
 
 
@@ -377,7 +383,7 @@ def test_a_fired_run_of_a_limited_job_waits_for_admit(store: Store, clock: Virtu
     clock.advance("10s")
     assert tick(store) == 2
     assert [run.state for run in all_runs(store)] == ["held", "held"]
-    assert store.admit(store.held_keys("", 10)) == 1
+    assert store.write(operations.admit, store.read(operations.held_keys, "", 10)) == 1
     assert [run.state for run in all_runs(store)] == ["queued", "held"]
 
 
@@ -465,7 +471,7 @@ def test_a_fire_does_not_pass_runs_that_wait_already(
     caller.commit()
     assert repeat(store, clock, 1) == [1]
     assert [run.state for run in all_runs(store)] == ["held", "held"]
-    store.admit(["o/job job"])
+    store.write(operations.admit, ["o/job job"])
     assert states(store, [earlier]) == ["queued"]
 
 
@@ -518,7 +524,7 @@ def test_a_cron_without_another_occurrence_is_finished(store: Store, clock: Virt
     put_schedule(store, kind="cron", expr="0 0 29 2 *", ends_at="2100-01-01T00:00:00Z")
     clock.advance("1d")
     assert tick(store) == 1
-    finished = store.schedule_named("schedule")
+    finished = store.read(operations.schedule_named, "schedule")
     assert (finished.next_fire_at, finished.error) == (None, None)
 
 
@@ -576,8 +582,10 @@ def test_catch_up_none_records_what_it_missed(store: Store, clock: VirtualClock)
     assert tick(store) == 0
     (missed,) = ledger(store, schedule)
     assert (missed["outcome"], missed["count"], missed["run_id"]) == ("missed", 6, None)
-    assert store.schedule_named("schedule").next_fire_at == BEGINNING + 70 * SECONDS
-    assert store.schedule_named("schedule").last_fired_at is None
+    assert (
+        store.read(operations.schedule_named, "schedule").next_fire_at == BEGINNING + 70 * SECONDS
+    )
+    assert store.read(operations.schedule_named, "schedule").last_fired_at is None
 
 
 def test_catch_up_all_goes_on_from_tick_to_tick(store: Store, clock: VirtualClock) -> None:
@@ -600,11 +608,11 @@ def delay_schedule(store: Store, clock: VirtualClock) -> Schedule:
 
 def test_a_delay_schedule_waits_for_the_end_of_its_run(store: Store, clock: VirtualClock) -> None:
     delay_schedule(store, clock)
-    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == WAITING_FOR_RUN
     clock.advance("1h")
     assert tick(store) == 0
     settle(store, claim_one(store))
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
     assert repeat(store, clock, 1) == [1]
 
 
@@ -615,17 +623,19 @@ def test_a_delay_schedule_does_not_go_back_with_the_clock(
     fired_at = clock.moment
     clock.moment -= timedelta(minutes=1)
     settle(store, claim_one(store))
-    assert store.schedule_named("schedule").next_fire_at == fired_at + timedelta(seconds=10)
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == fired_at + timedelta(
+        seconds=10
+    )
 
 
 def test_a_delay_schedule_waits_for_the_last_attempt(store: Store, clock: VirtualClock) -> None:
     delay_schedule(store, clock)
     retry = Retry(max_attempts=2, backoff="none")
     settle(store, claim_one(store), "failed", retry=retry)
-    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
-    store.promote(10)
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == WAITING_FOR_RUN
+    store.write(operations.promote, 10)
     settle(store, claim_one(store), "failed", retry=retry)
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
 
 
 def test_a_run_that_stands_for_no_occurrence_does_not_restart_a_delay(
@@ -637,7 +647,7 @@ def test_a_run_that_stands_for_no_occurrence_does_not_restart_a_delay(
     run = claim_one(store)
     assert run.id == extra != fired.id
     settle(store, run)
-    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == WAITING_FOR_RUN
 
 
 def test_a_job_that_cannot_be_read_delays_nobody(store: Store, clock: VirtualClock) -> None:
@@ -648,10 +658,10 @@ def test_a_job_that_cannot_be_read_delays_nobody(store: Store, clock: VirtualClo
     clock.advance("10s")
     assert tick(store) == 1
     assert [run.job for run in all_runs(store)] == ["other"]
-    parked = store.schedule_named("bad")
+    parked = store.read(operations.schedule_named, "bad")
     assert parked.status == "BROKEN"
     assert "job 'job': its row cannot be read" in str(parked.error)
-    assert store.due_schedules(10).broken == []
+    assert store.peek(operations.due_schedules, 10).broken == []
     put_job(store, queue="mended")
     put_schedule(store, "bad", overlap="allow")
     clock.advance("10s")
@@ -664,12 +674,12 @@ def test_a_replay_for_a_job_that_cannot_be_read_is_refused(
 ) -> None:
     """Nobody knows its queue, its key, its timeout."""
     put_schedule(store, "bad", overlap="allow")
-    store.pause_schedule("bad", None, ME)
+    store.write(operations.pause_schedule, "bad", None, ME)
     corrupt_job(store)
     clock.advance("20s")
     with pytest.raises(Invalid, match="job 'job': its row cannot be read"):
-        store.resume_schedule("bad", None, ME, catch_up="all")
-    assert store.schedule_named("bad").paused
+        store.write(operations.resume_schedule, "bad", None, ME, catch_up="all")
+    assert store.read(operations.schedule_named, "bad").paused
 
 
 @pytest.mark.parametrize(
@@ -691,7 +701,7 @@ def test_a_delay_schedule_does_not_wait_for_a_run_that_is_not_made(
         clock.advance("15s")
         assert tick(store) == 0
         assert outcomes(store, schedule) == [outcome] * count
-        assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+        assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
 
 
 def test_a_delay_schedule_without_a_run_ends_at_its_end(store: Store, clock: VirtualClock) -> None:
@@ -701,7 +711,7 @@ def test_a_delay_schedule_without_a_run_ends_at_its_end(store: Store, clock: Vir
     enqueue(store, overlap_key="job job")
     clock.advance("10s")
     assert tick(store) == 0
-    assert store.schedule_named("schedule").next_fire_at is None
+    assert store.read(operations.schedule_named, "schedule").next_fire_at is None
 
 
 @pytest.mark.parametrize("end", ["cancel", "delete"])
@@ -723,12 +733,12 @@ def test_a_delay_schedule_goes_on_when_its_run_ends_before_it_begins(
     tick(store)
     run = all_runs(store)[-1]
     if state == "paused":
-        run = store.pause_run(run.id, None, ME)
+        run = store.write(operations.pause_run, run.id, None, ME)
     assert run.state == state
-    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == WAITING_FOR_RUN
     clock.advance("7s")
-    (store.cancel_run if end == "cancel" else store.delete_run)(run.id, None, ME)
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+    end_run(store, end, run.id)
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
 
 
 def test_a_delay_schedule_waits_while_a_cancel_is_only_asked_for(
@@ -736,12 +746,19 @@ def test_a_delay_schedule_waits_while_a_cancel_is_only_asked_for(
 ) -> None:
     delay_schedule(store, clock)
     run = claim_one(store)
-    store.cancel_run(run.id, None, ME)
-    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+    store.write(operations.cancel_run, run.id, None, ME)
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == WAITING_FOR_RUN
     clock.advance("7s")
     (settled,) = settle(store, run, "failed")
     assert (settled.state, settled.restarted) == ("cancelled", True)
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
+
+
+def end_run(store: Store, end: str, run_id: str) -> None:
+    if end == "cancel":
+        store.write(operations.cancel_run, run_id, None, ME)
+    else:
+        store.write(operations.delete_run, run_id, None, ME)
 
 
 @pytest.mark.parametrize("end", ["cancel", "delete"])
@@ -753,11 +770,11 @@ def test_the_end_of_another_run_does_not_restart_a_delay(
     assert [one.restarted for one in settle(store, first)] == [True]
     clock.advance("10s")
     assert tick(store) == 1
-    store.redo_run(first.id, None, ME)
+    store.write(operations.redo_run, first.id, None, ME)
     extra = enqueue(store, schedule_id=schedule.id)
     for run_id in (first.id, extra):
-        (store.cancel_run if end == "cancel" else store.delete_run)(run_id, None, ME)
-    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
+        end_run(store, end, run_id)
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == WAITING_FOR_RUN
 
 
 def test_a_delay_schedule_that_is_resumed_and_skipped_says_when_it_goes_on(
@@ -765,8 +782,8 @@ def test_a_delay_schedule_that_is_resumed_and_skipped_says_when_it_goes_on(
 ) -> None:
     put_schedule(store, anchor="delay", overlap="skip", overlap_key="job job")
     enqueue(store, overlap_key="job job")
-    store.pause_schedule("schedule", None, ME)
+    store.write(operations.pause_schedule, "schedule", None, ME)
     clock.advance("1m")
-    resumed = store.resume_schedule("schedule", None, ME, catch_up="one")
+    resumed = store.write(operations.resume_schedule, "schedule", None, ME, catch_up="one")
     assert resumed.next_fire_at == clock.after("10s")
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")

@@ -11,12 +11,14 @@ import pytest
 from rota.errors import Unavailable
 from rota.flow.claim import Claim
 from rota.flow.fire import Fire
+from rota.flow.fire import fire as fire_plans
 from rota.model.job import Job
 from rota.model.run import ClaimedRun, Run
 from rota.model.schedule import Schedule
+from rota.storage import operations
+from rota.storage.operations.claiming import ClaimRequest
+from rota.storage.operations.firing import Fired
 from rota.storage.postgres import marks
-from rota.storage.postgres.store import PostgresStore
-from rota.storage.protocol import ClaimRequest, Fired
 from rota.storage.store import Store
 from tests.conformance.support import (
     LEASE,
@@ -27,6 +29,7 @@ from tests.conformance.support import (
     as_claimed,
     claim,
     enqueue,
+    fast_paths,
     fire,
     ledger,
     plans,
@@ -37,6 +40,7 @@ from tests.conformance.support import (
     slots,
     together,
 )
+from tests.support.operations import replace_operation
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +57,12 @@ def claimant(
 
 def fire_and_claim(store: Store, asks: ClaimRequest) -> Fired:
     planned = plans(store)
-    return store.fire(planned, store.jobs_named({one.schedule.job for one in planned}), asks)
+    return fire_plans(
+        store,
+        planned,
+        store.read(operations.jobs_named, {one.schedule.job for one in planned}),
+        asks,
+    )
 
 
 def fired_run(store: Store, schedule: Schedule) -> Run:
@@ -91,7 +100,11 @@ def test_it_is_as_if_it_had_been_claimed_a_moment_later(store: Store, clock: Vir
 
 def columns(store: Store, claimed: ClaimedRun) -> dict[str, object]:
     own = ("seq", "id", "schedule_id", "created_by")
-    return {name: told for name, told in asdict(store.run(claimed.id)).items() if name not in own}
+    return {
+        name: told
+        for name, told in asdict(store.read(operations.get_run, claimed.id)).items()
+        if name not in own
+    }
 
 
 def test_a_claimant_that_dies_is_rescued_from(store: Store, clock: VirtualClock) -> None:
@@ -108,7 +121,7 @@ def test_an_answer_that_was_lost_is_given_back(store: Store, clock: VirtualClock
     schedule = put_schedule(store)
     clock.advance("10s")
     fire_and_claim(store, claimant())
-    assert store.let_go_unknown("worker", []) == 1
+    assert store.write(operations.release_forgotten_runs, "worker", []) == 1
     assert (fired_run(store, schedule).state, fired_run(store, schedule).lost) == ("queued", 0)
 
 
@@ -116,11 +129,11 @@ def test_an_answer_that_was_lost_is_given_back(store: Store, clock: VirtualClock
 
 
 def pause_queue(store: Store) -> None:
-    store.pause_queue("default", None, ME)
+    store.write(operations.pause_queue, "default", None, ME)
 
 
 def pause_dispatch(store: Store) -> None:
-    store.set_dispatch(False, None, ME)
+    store.write(operations.set_dispatch, False, None, ME)
 
 
 @pytest.mark.parametrize("pause", [pause_queue, pause_dispatch])
@@ -128,7 +141,7 @@ def test_a_pause_holds_for_it(
     store: Store, clock: VirtualClock, pause: Callable[[Store], None]
 ) -> None:
     schedule = put_schedule(store)
-    store.ensure_queues(["default"])
+    store.write(operations.ensure_queues, ["default"])
     pause(store)
     clock.advance("10s")
     fired = fire_and_claim(store, claimant())
@@ -169,7 +182,7 @@ def test_a_slot_that_is_taken_is_waited_for(store: Store, clock: VirtualClock) -
 
 
 def test_a_second_slot_is_waited_for(store: Store, clock: VirtualClock) -> None:
-    store.put_jobs([Job(name="keyed", concurrency_key="k")])
+    store.write(operations.put_jobs, [Job(name="keyed", concurrency_key="k")])
     enqueue(store, job="keyed", concurrency_key="k")
     (running,) = claim(store, jobs=["keyed"])
     schedule = put_schedule(store, job="keyed")
@@ -177,7 +190,7 @@ def test_a_second_slot_is_waited_for(store: Store, clock: VirtualClock) -> None:
     assert fire_and_claim(store, claimant(jobs=("keyed",))).claimed == ()
     assert fired_run(store, schedule).state == "held"
     settle(store, running)
-    store.admit(["c/k"])
+    store.write(operations.admit, ["c/k"])
     assert [run.schedule_id for run in claim(store, jobs=["keyed"])] == [schedule.id]
 
 
@@ -185,7 +198,7 @@ def test_what_is_due_later_waits(store: Store, clock: VirtualClock) -> None:
     schedule = put_schedule(store, jitter=timedelta(seconds=5))
     clock.advance("10s")
     (plan,) = plans(store)
-    fired = store.fire([plan], {}, claimant())
+    fired = fire_plans(store, [plan], {}, claimant())
     late = plan.runs[0].due_at > clock()
     assert fired_run(store, schedule).state == ("waiting" if late else "running")
     assert bool(fired.claimed) is not late
@@ -203,12 +216,13 @@ def test_no_more_is_claimed_than_there_is_room_for(store: Store, clock: VirtualC
 
 def test_a_fire_takes_no_look_that_is_slow(store: Store, clock: VirtualClock) -> None:
     """Somebody's snapshot keeps dead entries in the index: claims begin elsewhere then."""
-    if not isinstance(store, PostgresStore):
+    paths = fast_paths(store)
+    if paths is None:
         pytest.skip("only PostgreSQL keeps what a snapshot may see in its indexes")
     put_schedule(store)
     clock.advance("10s")
     for _ in range(marks.SLOW_LOOKS):
-        store._marks.looked([], 2 * marks.SLOW_SECONDS, 0.0, jobs=(), limit=1)
+        paths._marks.looked([], 2 * marks.SLOW_SECONDS, 0.0, jobs=(), limit=1)
     fired = fire_and_claim(store, claimant())
     assert (fired.runs, fired.claimed) == (1, ())
 
@@ -219,7 +233,7 @@ def test_an_old_plan_claims_nothing(store: Store, clock: VirtualClock) -> None:
     old = plans(store)
     fire_and_claim(store, claimant())
     enqueue(store)
-    fired = store.fire(old, {}, claimant())
+    fired = fire_plans(store, old, {}, claimant())
     assert (fired.runs, fired.claimed) == (0, ())
 
 
@@ -250,7 +264,7 @@ def test_a_run_that_the_claimant_does_not_know_stands_in_no_line(
 def test_what_was_begun_is_told_whatever_becomes_of_the_others(
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not isinstance(store, PostgresStore):
+    if fast_paths(store) is None:
         pytest.skip("there all of them are fired in one transaction")
     taken = put_schedule(store, "taken", overlap="skip")
     clock.advance("10s")
@@ -263,7 +277,7 @@ def test_what_was_begun_is_told_whatever_becomes_of_the_others(
         raise Unavailable("the server is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "fire", fail)
+        patch.setattr(Store, "plain", fail)
         fired = fire_and_claim(store, claimant())
     assert [run.schedule_id for run in fired.claimed] == [free.id]
     fire(store, plans(store))  # the next look
@@ -349,14 +363,15 @@ def test_while_the_loop_claims_a_fire_goes_alone(
     """Else the loop could give back what the fire has claimed and nobody holds yet."""
     schedule = put_schedule(store)
     crew.reach_the_instant()
-    plain = store.claim
 
-    def claim_meanwhile(*args: object, **options: object) -> list[ClaimedRun]:
+    def claim_meanwhile(
+        plain: Callable[..., list[ClaimedRun]], *args: object, **options: object
+    ) -> list[ClaimedRun]:
         crew.fire.step()
         assert fired_run(store, schedule).state == "queued"
-        return plain(*args, **options)  # type: ignore[arg-type]
+        return plain(*args, **options)
 
-    monkeypatch.setattr(store, "claim", claim_meanwhile)
+    replace_operation(monkeypatch, store, operations.claim, claim_meanwhile)
     crew.claim.step()
     assert [run.id for run in crew.taken] == [fired_run(store, schedule).id]
     assert crew.woken == 1
@@ -367,16 +382,15 @@ def test_a_loop_that_comes_meanwhile_is_woken_afterwards(
 ) -> None:
     put_schedule(store)
     crew.reach_the_instant()
-    plain = store.fire
 
-    def fire_meanwhile(*args: object) -> Fired:
-        fired = plain(*args)  # type: ignore[arg-type]
+    def fire_meanwhile(plain: Callable[..., Fired], *args: object) -> Fired:
+        fired = plain(*args)
         enqueue(store)
         assert crew.claim.step() == crew.claim.interval
         assert (crew.taken, crew.woken) == ([], 0)
         return fired
 
-    monkeypatch.setattr(store, "fire", fire_meanwhile)
+    replace_operation(monkeypatch, store, operations.fire, fire_meanwhile)
     crew.fire.step()
     assert (len(crew.taken), crew.woken) == (1, 1)
     crew.claim.step()
@@ -388,14 +402,13 @@ def test_a_fire_without_an_answer_leaves_nothing_in_nobodys_hands(
 ) -> None:
     schedule = put_schedule(store)
     crew.reach_the_instant()
-    plain = store.fire
 
-    def fire_unheard(*args: object) -> Fired:
-        plain(*args)  # type: ignore[arg-type]
+    def fire_unheard(plain: Callable[..., Fired], *args: object) -> Fired:
+        plain(*args)
         raise Unavailable("the answer was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "fire", fire_unheard)
+        replace_operation(patch, store, operations.fire, fire_unheard)
         with pytest.raises(Unavailable):
             crew.fire.step()
     assert fired_run(store, schedule).state == "running"

@@ -13,9 +13,11 @@ import pytest
 from rota.errors import Conflict, Invalid, Unknown
 from rota.flow import control_runs
 from rota.flow.control import Control
+from rota.flow.fire import fire as fire_plans
 from rota.model.definition import Definition
 from rota.model.job import Job
 from rota.model.schedule import Schedule
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -37,7 +39,7 @@ NAME = "accounting"
 
 
 def version(store: Store) -> str:
-    found: str = store.jobs_named([NAME])[NAME].spec["version"]
+    found: str = store.read(operations.jobs_named, [NAME])[NAME].spec["version"]
     return found
 
 
@@ -46,15 +48,15 @@ def put_worker(store: Store, *jobs: str, origin: str | None = ORIGIN, name: str 
         "id": name, "host": "h", "pid": 1, "version": "0", "tzdata": "0", "origin": origin,
         "jobs": msgspec.json.encode(jobs).decode(), "queues": "[]", "slots": 1, "stuck": 0,
     }  # fmt: skip
-    store.put_worker(row)
+    store.write(operations.put_worker, row)
 
 
 def retire(store: Store, name: str = NAME) -> bool:
-    return store.retire_job(name, ORIGIN, "me", ME, live_seconds=30)
+    return store.write(operations.retire_job, name, ORIGIN, "me", ME, live_seconds=30)
 
 
 def tick(store: Store) -> int:
-    return store.fire(plans(store), store.jobs_named([NAME])).runs
+    return fire_plans(store, plans(store), store.read(operations.jobs_named, [NAME])).runs
 
 
 # Versions
@@ -62,8 +64,11 @@ def tick(store: Store) -> int:
 
 def test_a_definition_is_a_job_and_its_schedule(store: Store, clock: VirtualClock) -> None:
     assert put_definition(store) is None
-    (known,) = store.registered(ORIGIN, limit=9)
-    job, schedule = store.jobs_named([NAME])[NAME], store.schedule_named(NAME)
+    (known,) = store.read(operations.registered, ORIGIN, limit=9)
+    job, schedule = (
+        store.read(operations.jobs_named, [NAME])[NAME],
+        store.read(operations.schedule_named, NAME),
+    )
     assert (known.name, known.version, known.error, known.retired) == (
         NAME, job.version, None, False,
     )  # fmt: skip
@@ -73,11 +78,17 @@ def test_a_definition_is_a_job_and_its_schedule(store: Store, clock: VirtualCloc
 
 def test_the_same_definition_changes_nothing(store: Store, clock: VirtualClock) -> None:
     put_definition(store)
-    before = store.registered(ORIGIN, limit=9), store.schedule_named(NAME)
+    before = (
+        store.read(operations.registered, ORIGIN, limit=9),
+        store.read(operations.schedule_named, NAME),
+    )
     clock.advance("30s")
     put_definition(store)
-    assert (store.registered(ORIGIN, limit=9), store.schedule_named(NAME)) == before
-    assert len(store.list_audit(limit=9)) == 1
+    assert (
+        store.read(operations.registered, ORIGIN, limit=9),
+        store.read(operations.schedule_named, NAME),
+    ) == before
+    assert len(store.read(operations.list_audit, limit=9)) == 1
 
 
 def test_the_version_does_not_depend_on_the_place() -> None:
@@ -93,7 +104,7 @@ def test_a_version_that_was_seen_earlier_stands_back(store: Store, clock: Virtua
     clock.advance("1m")
     put_definition(store, version="old", every="1h", changed=False)
     assert version(store) == "new"
-    assert store.schedule_named(NAME).expr == "1m"
+    assert store.read(operations.schedule_named, NAME).expr == "1m"
 
 
 def test_a_version_that_nobody_has_seen_is_the_latest(store: Store, clock: VirtualClock) -> None:
@@ -121,19 +132,19 @@ def test_a_bad_edit_keeps_the_last_good_version_and_shows_the_error(
     put_definition(store)
     clock.advance("1s")
     put_definition(store, version="bad", error="job.toml line 1: no")
-    job = store.jobs_named([NAME])[NAME]
+    job = store.read(operations.jobs_named, [NAME])[NAME]
     assert (job.error, job.enabled, job.spec["version"]) == ("job.toml line 1: no", True, "one")
-    assert store.schedule_named(NAME).enabled
+    assert store.read(operations.schedule_named, NAME).enabled
     clock.advance("1s")
     put_definition(store)
-    assert store.jobs_named([NAME])[NAME].error is None
+    assert store.read(operations.jobs_named, [NAME])[NAME].error is None
 
 
 def test_a_file_that_never_was_good_is_seen(store: Store) -> None:
     put_definition(store, version="bad", error="no")
-    job = store.jobs_named([NAME])[NAME]
+    job = store.read(operations.jobs_named, [NAME])[NAME]
     assert (job.error, job.enabled) == ("no", False)
-    assert store.list_schedules(limit=9) == []
+    assert store.read(operations.list_schedules, limit=9) == []
 
 
 def test_one_refused_definition_harms_no_other(store: Store, clock: VirtualClock) -> None:
@@ -144,10 +155,10 @@ def test_one_refused_definition_harms_no_other(store: Store, clock: VirtualClock
         ),
     )
     good = Definition(job=Job(name="good", executor="sql", source="file", origin=ORIGIN))
-    refused = store.put_definitions([past, good], ME, changed=(), live_seconds=30)
+    refused = store.write(operations.put_definitions, [past, good], ME, changed=(), live_seconds=30)
     assert list(refused) == ["never"]
     assert "no occurrence" in refused["never"]
-    assert [one.name for one in store.registered(ORIGIN, limit=9)] == ["good"]
+    assert [one.name for one in store.read(operations.registered, ORIGIN, limit=9)] == ["good"]
 
 
 def test_a_large_folder_costs_a_few_statements(place: Place) -> None:
@@ -164,25 +175,27 @@ def test_a_large_folder_costs_a_few_statements(place: Place) -> None:
 
     def cost() -> int:
         points.clear()
-        assert store.put_definitions(wanted, ME, changed=(), live_seconds=30) == {}
+        assert (
+            store.write(operations.put_definitions, wanted, ME, changed=(), live_seconds=30) == {}
+        )
         return sum(point.endswith(".before") for point in points)
 
     assert cost() < 20, points
-    assert [one.name for one in store.registered(ORIGIN, limit=99)] == sorted(
+    assert [one.name for one in store.read(operations.registered, ORIGIN, limit=99)] == sorted(
         one.name for one in wanted
     )
-    made = store.schedule_named("job7")
+    made = store.read(operations.schedule_named, "job7")
     assert made.next_fire_at is not None
     assert cost() < 8, points
-    assert store.schedule_named("job7") == made
-    (change,) = store.list_schedule_changes(made.id, before=1 << 62, limit=9)
+    assert store.read(operations.schedule_named, "job7") == made
+    (change,) = store.read(operations.list_schedule_changes, made.id, before=1 << 62, limit=9)
     assert change["action"] == "create"
 
 
 def test_schedule_false_switches_the_schedule_off(store: Store) -> None:
-    before = put_definition(store) or store.schedule_named(NAME)
+    before = put_definition(store) or store.read(operations.schedule_named, NAME)
     put_definition(store, version="two", every=None)
-    after = store.schedule_named(NAME)
+    after = store.read(operations.schedule_named, NAME)
     assert not after.enabled
     assert (after.id, after.next_fire_at) == (before.id, before.next_fire_at)  # type: ignore[union-attr]
 
@@ -191,7 +204,9 @@ def test_schedule_false_switches_the_schedule_off(store: Store) -> None:
 
 
 def edit(store: Store, **changes: Any) -> Schedule:
-    return store.put_schedule(replace(store.schedule_named(NAME), **changes), ME)
+    return store.write(
+        operations.put_schedule, replace(store.read(operations.schedule_named, NAME), **changes), ME
+    )
 
 
 @pytest.mark.parametrize("changed", [True, False])
@@ -206,7 +221,7 @@ def test_a_file_that_says_the_same_again_keeps_an_operators_edit(
     # Other SQL is another version of the job, and says nothing new of its schedule.
     assert put_definition(store, version="two", changed=changed) is None
     assert version(store) == "two"
-    assert store.schedule_named(NAME) == edited
+    assert store.read(operations.schedule_named, NAME) == edited
 
 
 @pytest.mark.parametrize("change", [{"expr": "1h"}, {"enabled": False}, {"job": "other"}])
@@ -217,10 +232,10 @@ def test_a_file_with_another_schedule_wins_as_a_whole(
     edit(store, **change)
     clock.advance("1s")
     assert put_definition(store, version="two", queue_max=3) is None
-    after = store.schedule_named(NAME)
+    after = store.read(operations.schedule_named, NAME)
     assert (after.job, after.expr, after.queue_max, after.enabled) == (NAME, "1m", 3, True)
     assert after.operator_changes() == {}
-    (last, *_) = store.list_schedule_changes(after.id, before=1 << 62, limit=9)
+    (last, *_) = store.read(operations.list_schedule_changes, after.id, before=1 << 62, limit=9)
     assert "what was edited here is replaced" in last["reason"]
 
 
@@ -235,11 +250,11 @@ def test_what_comes_back_is_as_its_file_says(
         retire(store)
     else:
         put_definition(store, version="two", every=None)
-    assert not store.schedule_named(NAME).enabled
-    assert store.schedule_named(NAME).operator_changes() == {}
+    assert not store.read(operations.schedule_named, NAME).enabled
+    assert store.read(operations.schedule_named, NAME).operator_changes() == {}
     clock.advance("10m30s")
     put_definition(store)
-    after = store.schedule_named(NAME)
+    after = store.read(operations.schedule_named, NAME)
     assert (after.expr, after.enabled, after.operator_changes()) == ("1m", True, {})
     assert tick(store) == 0
 
@@ -267,38 +282,45 @@ def test_a_name_of_another_origin_is_not_taken_over(store: Store) -> None:
 
 def test_a_name_of_a_statement_is_not_taken_over_as_long_as_its_job_is_there(store: Store) -> None:
     job = Job(name=NAME, executor="sql", source="api", spec={"sql": "SELECT 1"})
-    store.put_schedule(Schedule(name=NAME, job=NAME, kind="every", expr="1h"), ME, job)
-    before = store.jobs_named([NAME]), store.schedule_named(NAME)
+    store.write(
+        operations.put_schedule, Schedule(name=NAME, job=NAME, kind="every", expr="1h"), ME, job
+    )
+    before = store.read(operations.jobs_named, [NAME]), store.read(operations.schedule_named, NAME)
     for error in (None, "no"):
         refused = put_definition(store, error=error)
         assert refused is not None
         assert "belongs to a statement already" in refused
-    assert (store.jobs_named([NAME]), store.schedule_named(NAME)) == before
+    assert (
+        store.read(operations.jobs_named, [NAME]),
+        store.read(operations.schedule_named, NAME),
+    ) == before
     run_id = enqueue(store, job=NAME)
-    store.drop_schedule(NAME, None, ME)
-    assert store.jobs_named([NAME])[NAME].retired, "a run of it has not ended"
+    store.write(operations.drop_schedule, NAME, None, ME)
+    assert store.read(operations.jobs_named, [NAME])[NAME].retired, "a run of it has not ended"
     assert put_definition(store) is None
-    assert store.run(run_id).state == "queued"
+    assert store.read(operations.get_run, run_id).state == "queued"
 
 
 def test_what_is_broken_takes_over_no_name(store: Store) -> None:
     put_job(store, NAME)
     put_definition(store, "other", origin="there")
-    before = store.jobs_named([NAME, "other"])
+    before = store.read(operations.jobs_named, [NAME, "other"])
     for name in (NAME, "other"):  # nobody alive has them
         assert put_definition(store, name, error="no") is not None
-    assert store.jobs_named([NAME, "other"]) == before
+    assert store.read(operations.jobs_named, [NAME, "other"]) == before
     assert retire(store, "other") is False
     for name in (NAME, "other"):
         assert put_definition(store, name) is None
 
 
 def test_a_schedule_of_another_job_is_not_taken_over(store: Store) -> None:
-    store.put_schedule(Schedule(name=NAME, job="job", kind="every", expr="1h"), ME)
+    store.write(
+        operations.put_schedule, Schedule(name=NAME, job="job", kind="every", expr="1h"), ME
+    )
     refused = put_definition(store)
     assert refused is not None
     assert "for job 'job'" in refused
-    assert store.registered(ORIGIN, limit=9) == []
+    assert store.read(operations.registered, ORIGIN, limit=9) == []
 
 
 # Retiring
@@ -308,11 +330,11 @@ def test_a_retired_job_fires_nothing_and_keeps_its_schedule(
     store: Store, clock: VirtualClock
 ) -> None:
     put_definition(store)
-    before = store.schedule_named(NAME)
+    before = store.read(operations.schedule_named, NAME)
     assert retire(store)
-    after = store.schedule_named(NAME)
+    after = store.read(operations.schedule_named, NAME)
     assert (after.id, after.next_fire_at, after.enabled) == (before.id, before.next_fire_at, False)
-    assert store.registered(ORIGIN, limit=9)[0].retired
+    assert store.read(operations.registered, ORIGIN, limit=9)[0].retired
     clock.advance("10m")
     assert tick(store) == 0
 
@@ -322,7 +344,7 @@ def test_what_returns_fires_nothing_of_the_past(store: Store, clock: VirtualCloc
     retire(store)
     clock.advance("10m30s")
     put_definition(store, changed=False)
-    schedule = store.schedule_named(NAME)
+    schedule = store.read(operations.schedule_named, NAME)
     assert schedule.enabled
     assert schedule.next_fire_at == clock.after("30s")
     assert tick(store) == 0
@@ -331,11 +353,11 @@ def test_what_returns_fires_nothing_of_the_past(store: Store, clock: VirtualCloc
 
 def test_a_pause_survives_retirement_and_return(store: Store, clock: VirtualClock) -> None:
     put_definition(store)
-    store.pause_schedule(NAME, "incident", ME)
+    store.write(operations.pause_schedule, NAME, "incident", ME)
     retire(store)
     clock.advance("1m")
     put_definition(store)
-    schedule = store.schedule_named(NAME)
+    schedule = store.read(operations.schedule_named, NAME)
     assert (schedule.paused, schedule.paused_reason, schedule.enabled) == (True, "incident", True)
 
 
@@ -345,8 +367,8 @@ def test_what_a_live_worker_of_the_origin_has_is_not_retired(
     put_definition(store)
     put_worker(store, NAME)
     assert not retire(store)
-    assert store.listed_elsewhere(ORIGIN, "me", live_seconds=30) == {NAME}
-    assert store.listed_elsewhere("there", "me", live_seconds=30) == set()
+    assert store.read(operations.listed_elsewhere, ORIGIN, "me", live_seconds=30) == {NAME}
+    assert store.read(operations.listed_elsewhere, "there", "me", live_seconds=30) == set()
     clock.advance("31s")
     assert retire(store)
 
@@ -372,15 +394,15 @@ def test_runs_that_wait_for_a_retired_job_are_found(store: Store, clock: Virtual
     while tick(store):
         pass
     assert len(all_runs(store)) == 3
-    assert store.unstarted_retired_runs(ORIGIN, limit=9) == []
+    assert store.read(operations.unstarted_retired_runs, ORIGIN, limit=9) == []
     retire(store)
-    found = store.unstarted_retired_runs(ORIGIN, limit=9)
+    found = store.read(operations.unstarted_retired_runs, ORIGIN, limit=9)
     assert found == [run.id for run in reversed(all_runs(store))]
-    assert store.unstarted_retired_runs(ORIGIN, limit=2) == found[:2]
+    assert store.read(operations.unstarted_retired_runs, ORIGIN, limit=2) == found[:2]
     for run_id in found:
-        store.cancel_run(run_id, "gone", ME, running=False)
-    assert store.unstarted_retired_runs(ORIGIN, limit=9) == []
-    assert store.unstarted_retired_runs("there", limit=9) == []
+        store.write(operations.cancel_run, run_id, "gone", ME, running=False)
+    assert store.read(operations.unstarted_retired_runs, ORIGIN, limit=9) == []
+    assert store.read(operations.unstarted_retired_runs, "there", limit=9) == []
 
 
 def test_versions_are_forgotten_in_the_end(place: Place, store: Store, clock: VirtualClock) -> None:
@@ -389,14 +411,17 @@ def test_versions_are_forgotten_in_the_end(place: Place, store: Store, clock: Vi
         clock.advance("1s")
     ((count,),) = place.execute(f"SELECT count(*) FROM {place.table('job_versions')}")
     assert count == 100
-    assert timedelta(seconds=1) == clock() - store.registered(ORIGIN, limit=1)[0].version_at
+    assert (
+        timedelta(seconds=1)
+        == clock() - store.read(operations.registered, ORIGIN, limit=1)[0].version_at
+    )
 
 
 def test_a_cancel_of_what_has_not_started_leaves_a_running_one_alone(store: Store) -> None:
     run_id = enqueue(store)
     claim_one(store)
-    store.cancel_run(run_id, "gone", ME, running=False)
-    run = store.run(run_id)
+    store.write(operations.cancel_run, run_id, "gone", ME, running=False)
+    run = store.read(operations.get_run, run_id)
     assert (run.state, run.cancel_requested_at, run.reason) == ("running", None, None)
 
 
@@ -412,8 +437,8 @@ def test_a_row_that_cannot_be_read_is_written_again_and_concerns_no_other(store:
         )
         for name in (NAME, "later")
     ]  # fmt: skip
-    assert store.put_definitions(wanted, ME, changed=(), live_seconds=30) == {}
-    assert sorted(store.jobs_named([NAME, "later"])) == [NAME, "later"]
+    assert store.write(operations.put_definitions, wanted, ME, changed=(), live_seconds=30) == {}
+    assert sorted(store.read(operations.jobs_named, [NAME, "later"])) == [NAME, "later"]
 
 
 def test_a_row_that_cannot_be_read_belongs_to_its_origin(store: Store) -> None:
@@ -444,20 +469,20 @@ def test_runs_that_only_another_process_can_end_are_left_to_it(
 
     control = Control(store, actor=ME, termination_hook_of=termination_hook_of)
     assert control.cancel_retired(ORIGIN) == 2
-    assert {store.run(one).state for one in (ended, behind)} == {"cancelled"}
-    assert {store.run(run_id).state for run_id in left} == {"queued"}
+    assert {store.read(operations.get_run, one).state for one in (ended, behind)} == {"cancelled"}
+    assert {store.read(operations.get_run, run_id).state for run_id in left} == {"queued"}
     with pytest.raises(Conflict, match=f"where its executor is installed: {fault}"):
         control.cancel(left[0])
 
 
 def test_scripts_that_are_owed_are_taken_once(store: Store) -> None:
-    assert not store.take_scripts("store")
-    store.owe_scripts("store")
-    assert not store.take_scripts("other")
-    assert store.take_scripts("store")
-    assert not store.take_scripts("store")
-    store.owe_scripts("store")
-    assert sorted(together(*[lambda: store.take_scripts("store")] * 4)) == [
+    assert not store.write(operations.take_scripts, "store")
+    store.write(operations.owe_scripts, "store")
+    assert not store.write(operations.take_scripts, "other")
+    assert store.write(operations.take_scripts, "store")
+    assert not store.write(operations.take_scripts, "store")
+    store.write(operations.owe_scripts, "store")
+    assert sorted(together(*[lambda: store.write(operations.take_scripts, "store")] * 4)) == [
         False,
         False,
         False,

@@ -20,8 +20,9 @@ from rota.flow.settle import HELD_SECONDS, Settler
 from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
 from rota.model.run import ClaimedRun
+from rota.storage import operations
+from rota.storage.operations.claiming import Renewed
 from rota.storage.postgres import connect
-from rota.storage.scripts.claim import Renewed
 from rota.storage.store import Store
 from tests.conformance.support import (
     LEASE,
@@ -78,23 +79,27 @@ def test_a_run_that_a_client_holds_keeps_its_lease_and_all_others_are_renewed(
     first, held, last = claim(store)
     client.execute("SELECT rota.cancel_run(%s)", [held.id])
     clock.advance("10s")
-    answers = store.renew([(run.seq, run.attempt) for run in (first, held, last)], LEASE)
+    answers = store.write(
+        operations.renew, [(run.seq, run.attempt) for run in (first, held, last)], LEASE
+    )
     assert sorted(answers, key=lambda one: one.seq) == [
         Renewed(first.seq, False, False),
         Renewed(held.seq, False, False, renewed=False),
         Renewed(last.seq, False, False),
     ]
-    ends = [store.run(run.id).lease_until for run in (first, held, last)]
+    ends = [store.read(operations.get_run, run.id).lease_until for run in (first, held, last)]
     assert ends == [clock() + LEASE, clock() + LEASE - timedelta(seconds=10), clock() + LEASE]
     client.commit()
-    assert store.renew([(held.seq, held.attempt)], LEASE) == [Renewed(held.seq, True, False)]
+    assert store.write(operations.renew, [(held.seq, held.attempt)], LEASE) == [
+        Renewed(held.seq, True, False)
+    ]
 
 
 def test_one_that_was_lost_is_not_taken_for_one_that_is_held(store: Store, client: Any) -> None:
     enqueue_many(store, 2)
     held, lost = claim(store)
     client.execute("SELECT rota.cancel_run(%s)", [held.id])
-    answers = store.renew([(held.seq, 2), (lost.seq, 2)], LEASE)
+    answers = store.write(operations.renew, [(held.seq, 2), (lost.seq, 2)], LEASE)
     assert answers == []
 
 
@@ -150,7 +155,7 @@ def test_a_schedule_that_a_client_holds_keeps_only_its_dead_runs_waiting(
     clock.advance("1h")
     tick(store)
     runs = claim(store)
-    nightly = store.schedule_named("nightly").id
+    nightly = store.read(operations.schedule_named, "nightly").id
     dies, goes_well = [run for run in runs if run.schedule_id == nightly]
     others = [run for run in runs if run.schedule_id != nightly]
     client.execute("SELECT rota.pause_schedule('nightly', 'look into it')")
@@ -187,7 +192,9 @@ def test_the_end_that_a_delay_waits_for_is_held_with_its_schedule(
     assert sorted(state_of(store, run) for run in runs) == ["running", "succeeded"]
     client.rollback()
     settler.step()
-    assert store.schedule_named("delay").next_fire_at == clock() + timedelta(hours=1)
+    assert store.read(operations.schedule_named, "delay").next_fire_at == clock() + timedelta(
+        hours=1
+    )
 
 
 def test_progress_of_a_run_that_a_client_holds_is_left_out(store: Store, client: Any) -> None:
@@ -195,8 +202,11 @@ def test_progress_of_a_run_that_a_client_holds_is_left_out(store: Store, client:
     held, free = claim(store)
     client.execute("SELECT rota.cancel_run(%s)", [held.id])
     for run in (held, free):
-        store.set_progress(run.seq, run.attempt, "[1, 2]")
-    assert [store.run(run.id).progress for run in (held, free)] == [None, "[1, 2]"]
+        store.write(operations.set_progress, run.seq, run.attempt, "[1, 2]")
+    assert [store.read(operations.get_run, run.id).progress for run in (held, free)] == [
+        None,
+        "[1, 2]",
+    ]
 
 
 def test_behind_a_pooler_an_outcome_waits_for_a_client_no_longer(
@@ -262,17 +272,17 @@ def test_nobody_passes_a_run_that_somebody_else_is_promoting(
     clock.advance("10s")
     tick(store)
     clock.advance("10s")
-    store.promote(10)
+    store.write(operations.promote, 10)
     (owner,) = claim(store)
     tick(store)
     clock.advance("10s")
     tick(store)
-    store.settle([settle(owner, SUCCEEDED, retry=ONCE, max_lost=3)])
+    store.write(operations.settle, [settle(owner, SUCCEEDED, retry=ONCE, max_lost=3)])
     clock.advance("10s")
     first, second = (run for run in all_runs(store) if run.state == "waiting")
     client.execute("SELECT 1 FROM rota_data.runs WHERE seq = %s FOR UPDATE", [first.seq])
-    store.promote(10)
+    store.write(operations.promote, 10)
     assert states(store, [first.id, second.id]) == ["waiting", "held"]
     client.commit()
-    store.promote(10)
+    store.write(operations.promote, 10)
     assert states(store, [first.id, second.id]) == ["queued", "held"]

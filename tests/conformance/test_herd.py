@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -19,7 +19,8 @@ from rota.flow.fire import Fire
 from rota.model.plan import FirePlan
 from rota.model.retry import Retry
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Fired
+from rota.storage import operations
+from rota.storage.operations.firing import Fired
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -38,6 +39,7 @@ from tests.conformance.support import (
     slots,
     together,
 )
+from tests.support.operations import replace_operation
 
 FEW = 6
 MANY = 60
@@ -46,7 +48,7 @@ MANY = 60
 @pytest.fixture(autouse=True)
 def halved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a herd is fired by two statements at a time, that of a test is, too."""
-    monkeypatch.setattr("rota.storage.postgres.store.HALVED", 4)
+    monkeypatch.setattr("rota.storage.postgres.fast_paths.HALVED", 4)
 
 
 def put_herd(store: Store, count: int = FEW, **options: Any) -> list[Schedule]:
@@ -60,7 +62,9 @@ def planned(store: Store) -> FirePlan:
 
 
 def fire_kin(store: Store, plan: FirePlan, ids: Sequence[int]) -> Fired:
-    return store.fire_kin(plan, ids, store.jobs_named(["job"]).get("job"))
+    return store.write(
+        operations.fire_group, plan, ids, store.read(operations.jobs_named, ["job"]).get("job")
+    )
 
 
 def rows_without(place: Place, table: str, own: Sequence[str]) -> list[dict[str, Any]]:
@@ -124,7 +128,7 @@ def test_one_plan_makes_what_each_ones_own_would(
         slot = None if kind == "that may overlap" else f"schedule {run.schedule_id}"
         assert run.overlap_key == slot
         assert slots(store, f"o/schedule {run.schedule_id}") == ([] if slot is None else [1])
-        schedule = store.schedule_named(name)
+        schedule = store.read(operations.schedule_named, name)
         assert [row["run_id"] for row in ledger(store, schedule)] == [run.id]
 
 
@@ -150,16 +154,18 @@ def test_only_those_of_one_kin_are_found(store: Store, clock: VirtualClock) -> N
     delays = put_schedule(store, "other-anchor", expr="60s", anchor="delay", overlap="queue")
     for name in ("paused", "disabled"):
         put_schedule(store, name, overlap="queue", expr="60s", enabled=name != "disabled")
-    store.pause_schedule("paused", None, ME)
+    store.write(operations.pause_schedule, "paused", None, ME)
     edited = put_schedule(store, "edited", overlap="queue", expr="60s")
-    store.put_schedule(replace(edited, pause_after=3), ME)
+    store.write(operations.put_schedule, replace(edited, pause_after=3), ME)
     odd = put_schedule(store, "odd", overlap="queue", expr="60s")
     overwrite(store, odd, args="[]")
     clock.advance("60s")
     for one in herd:
-        assert store.due_kin(store.schedule_named(one.name), 10) == [two.id for two in herd]
-    assert store.due_kin(herd[0], 1) == [herd[0].id]
-    assert store.due_kin(delays, 10) == [delays.id]
+        assert store.peek(
+            operations.due_group, store.read(operations.schedule_named, one.name), 10
+        ) == [two.id for two in herd]
+    assert store.peek(operations.due_group, herd[0], 1) == [herd[0].id]
+    assert store.peek(operations.due_group, delays, 10) == [delays.id]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +185,9 @@ def test_schedules_whose_plans_are_their_own_are_no_group(
     alike = put_herd(store, 2, overlap="queue", **options)
     clock.advance("10s")
     for schedule in alike:
-        assert store.due_kin(store.schedule_named(schedule.name), 10) == [schedule.id]
+        assert store.peek(
+            operations.due_group, store.read(operations.schedule_named, schedule.name), 10
+        ) == [schedule.id]
     keys = [plan.group_key for plan in plans(store)]
     assert len(set(keys)) == 2
 
@@ -189,7 +197,7 @@ def test_an_edit_that_changes_no_plan_keeps_a_schedule_in_its_group(
 ) -> None:
     put_job(store)
     first, second = put_herd(store, 2)
-    store.put_schedule(replace(second, args={"n": 7}, owner="another"), ME)
+    store.write(operations.put_schedule, replace(second, args={"n": 7}, owner="another"), ME)
     clock.advance("10s")
     assert fire_kin(store, planned(store), [first.id, second.id]).runs == 2
     assert {run.args for run in all_runs(store)} == {'{"n":0}', '{"n":7}'}
@@ -204,11 +212,11 @@ def test_what_has_changed_since_it_was_read_is_left_alone(
     plan = planned(store)
     moved, edited, paused, dropped, busy, free = herd
     assert fire(store, [one for one in plans(store) if one.schedule.id == moved.id]) == 1
-    store.put_schedule(replace(edited, pause_after=3), ME)
-    store.pause_schedule(paused.name, None, ME)
-    store.drop_schedule(dropped.name, None, ME)
+    store.write(operations.put_schedule, replace(edited, pause_after=3), ME)
+    store.write(operations.pause_schedule, paused.name, None, ME)
+    store.write(operations.drop_schedule, dropped.name, None, ME)
     enqueue(store, overlap_key=f"schedule {busy.id}")
-    store.admit([f"o/schedule {busy.id}"])
+    store.write(operations.admit, [f"o/schedule {busy.id}"])
     fired = fire_kin(store, plan, [one.id for one in herd])
     assert fired.moved == {free.id}
     assert fired.outcomes == {"fired": 1}
@@ -282,7 +290,7 @@ class Halves:
         self.failing, self.threads = failing, list[threading.Thread]()
 
     def __call__(self, point: str) -> None:
-        if point == "fire.fire_kin.before":
+        if point == "firing.fire_group.fire_kin.before":
             self.threads.append(threading.current_thread())
             if len(self.threads) > 2 - self.failing:
                 raise psycopg.OperationalError("no more connections")
@@ -321,26 +329,25 @@ class Watched:
         self.own: list[int] = []
         self.group_runs: list[int] = []
         self.read: list[int] = []
-        fire, fire_kin, due_kin = store.fire, store.fire_kin, store.due_kin
 
-        def watched(*asked: Any) -> Fired:
-            fired = fire(*asked)
+        def watched(plain: Callable[..., Fired], *asked: Any) -> Fired:
+            fired = plain(*asked)
             self.own.append(fired.runs)
             return fired
 
-        def watched_kin(*asked: Any) -> Fired:
-            fired = fire_kin(*asked)
+        def watched_group(plain: Callable[..., Fired], *asked: Any) -> Fired:
+            fired = plain(*asked)
             self.group_runs.append(fired.runs)
             return fired
 
-        def watched_read(*asked: Any) -> list[int]:
-            found = due_kin(*asked)
+        def watched_read(plain: Callable[..., list[int]], *asked: Any) -> list[int]:
+            found = plain(*asked)
             self.read.append(len(found))
             return found
 
-        monkeypatch.setattr(store, "due_kin", watched_read)
-        monkeypatch.setattr(store, "fire", watched)
-        monkeypatch.setattr(store, "fire_kin", watched_kin)
+        replace_operation(monkeypatch, store, operations.due_group, watched_read)
+        replace_operation(monkeypatch, store, operations.fire, watched)
+        replace_operation(monkeypatch, store, operations.fire_group, watched_group)
 
 
 @pytest.fixture
@@ -377,9 +384,10 @@ def test_a_herd_is_fired_by_the_plans_of_one_look(
     assert (sum(watched.group_runs), sum(watched.own)) == (MANY - 10, 11)
     assert len(woken) == len([made for made in watched.own + watched.group_runs if made])
     assert dict(counters.counts().fires) == {"fired": MANY + 1}
-    assert [len(all_runs(store, schedule_id=one.id)) for one in store.list_schedules(limit=99)] == [
-        1
-    ] * (MANY + 1)
+    assert [
+        len(all_runs(store, schedule_id=one.id))
+        for one in store.read(operations.list_schedules, limit=99)
+    ] == [1] * (MANY + 1)
     clock.advance("10s")
     for run in claim(store, 100):
         settle(store, run)
@@ -405,7 +413,7 @@ def test_due_schedules_of_one_plan_stand_together(store: Store, clock: VirtualCl
         put_schedule(store, f"same-{number}", priority=number % 3)
     clock.advance("10s")
     for newest in (False, True):
-        due = store.due_schedules(12, newest=newest).schedules
+        due = store.peek(operations.due_schedules, 12, newest=newest).schedules
         priorities = [schedule.priority for schedule in due]
         assert sum(before != after for before, after in pairwise(priorities)) == 2
 
@@ -420,7 +428,7 @@ def test_a_herd_whose_slots_are_taken_is_decided_one_by_one(
     assert watched.group_runs[-3:] == [0, 0, 0]
     assert watched.group_runs.count(0) == 3  # tried once
     for one in herd:
-        rows = ledger(store, store.schedule_named(one.name))
+        rows = ledger(store, store.read(operations.schedule_named, one.name))
         assert [row["outcome"] for row in rows] == ["fired", "skipped"]
 
 
@@ -434,7 +442,7 @@ def test_a_herd_that_another_process_fires_as_well_stays_a_herd(
     assert fire.step() == 0.0
     plan = fire.herds[0].plan
     assert fire.step() == 0.0
-    fire_kin(other, plan, other.due_kin(plan.schedule, MANY))
+    fire_kin(other, plan, other.peek(operations.due_group, plan.schedule, MANY))
     while fire.herds:
         fire.step()
     assert not fire.scattered
@@ -519,7 +527,7 @@ def test_seqs_that_were_taken_back_are_not_trusted(
     for one in herd:
         (run,) = all_runs(store, schedule_id=one.id)
         assert [row["run_id"] for row in ledger(store, one)] == [run.id]
-        assert store.schedule_named(one.name).next_fire_at == clock.after("10s")
+        assert store.read(operations.schedule_named, one.name).next_fire_at == clock.after("10s")
 
 
 def test_numbers_of_runs_that_are_gone_are_not_given_again(
@@ -537,7 +545,7 @@ def test_numbers_of_runs_that_are_gone_are_not_given_again(
         (run,) = all_runs(store, schedule_id=one.id)
         assert run.seq > gone
         assert [row["run_id"] for row in ledger(store, one)] == [run.id]
-        assert store.schedule_named(one.name).next_fire_at == clock.after("10s")
+        assert store.read(operations.schedule_named, one.name).next_fire_at == clock.after("10s")
 
 
 def test_a_tick_with_a_limit_fires_no_herd(

@@ -8,6 +8,7 @@ import pytest
 
 from rota.errors import Unknown
 from rota.model.retry import ONCE
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -61,8 +62,8 @@ def by_a_herd(store: Store, place: Place, clock: VirtualClock) -> None:
     schedules = [put_schedule(store, f"kin-{n}", expr="1h") for n in range(6)]
     clock.advance("1h")
     plan = min(plans(store), key=lambda plan: plan.schedule.id)
-    job = store.jobs_named(["job"])["job"]
-    assert store.fire_kin(plan, [one.id for one in schedules], job).runs == 6
+    job = store.read(operations.jobs_named, ["job"])["job"]
+    assert store.write(operations.fire_group, plan, [one.id for one in schedules], job).runs == 6
 
 
 def by_an_end_that_is_retried(store: Store, place: Place, clock: VirtualClock) -> None:
@@ -75,11 +76,13 @@ def by_an_end_that_is_retried(store: Store, place: Place, clock: VirtualClock) -
 
 WAYS: dict[str, Make] = {
     "alone": lambda store, *_: enqueue_many(store, 1),
-    "alone and quietly": lambda store, *_: store.enqueue(alike(1), notify=False),
+    "alone and quietly": lambda store, *_: store.write(operations.enqueue, alike(1), notify=False),
     "alone with options": lambda store, *_: enqueue_many(store, 1, correlation_id="x"),
     "alike": lambda store, *_: enqueue_many(store, 3),
     "with a slot": lambda store, *_: enqueue(store, concurrency_key="c"),
-    "keyed": lambda store, *_: store.enqueue([new_run(key="k"), new_run(key="l"), new_run()]),
+    "keyed": lambda store, *_: store.write(
+        operations.enqueue, [new_run(key="k"), new_run(key="l"), new_run()]
+    ),
     "on a caller's connection": on_a_callers_connection,
     "by SQL": by_sql,
     "by a fire": by_a_fire,
@@ -98,20 +101,20 @@ def test_a_run_is_found_by_its_id_however_it_was_made(
     made = all_runs(store)
     assert made
     for run in made:
-        assert store.run(run.id) == run
+        assert store.read(operations.get_run, run.id) == run
         assert in_view(place, run.id) == [(run.seq,)]
-        assert run.id in store.run_ids(run.id[:13], limit=10)
+        assert run.id in store.read(operations.run_ids, run.id[:13], limit=10)
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "succeeded"])
 def test_an_enqueue_sent_again_makes_no_second_run(store: Store, state: str) -> None:
     told = new_run()
-    store.enqueue([told])
+    store.write(operations.enqueue, [told])
     if state != "queued":
         run = claim_one(store)
         if state == "succeeded":
             settle(store, run)
-    store.enqueue([told])
+    store.write(operations.enqueue, [told])
     assert states(store, [told.id]) == [state]
     assert len(all_runs(store)) == 1
 
@@ -120,14 +123,16 @@ def test_what_is_deleted_is_found_no_more(store: Store, place: Place, clock: Vir
     ids = enqueue_many(store, 3)
     for _ in ids[:2]:
         settle(store, claim_one(store))
-    store.delete_run(ids[0], None, ME)
+    store.write(operations.delete_run, ids[0], None, ME)
     clock.advance("1s")
-    assert store.prune_runs("succeeded", age_seconds=0, keep_last=0, limit=10) == 1
+    assert (
+        store.write(operations.prune_runs, "succeeded", age_seconds=0, keep_last=0, limit=10) == 1
+    )
     for id in ids[:2]:
         with pytest.raises(Unknown, match=id):
-            store.run(id)
+            store.read(operations.get_run, id)
         assert in_view(place, id) == []
-    assert store.run(ids[2]).state == "queued"
+    assert store.read(operations.get_run, ids[2]).state == "queued"
     if place.engine == "postgres":
         assert place.execute("SELECT id::text FROM rota_data.run_ids") == [(ids[2],)]
 

@@ -12,7 +12,8 @@ from rota.flow.control import Control
 from rota.model.definition import Definition
 from rota.model.job import Job
 from rota.model.retry import ONCE
-from rota.storage.protocol import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -60,7 +61,7 @@ def put_broken(store: Store, *names: str) -> None:
         for name in names
     ]
     wanted = [Definition(job=job, schedule=None) for job in broken]
-    store.put_definitions(wanted, ME, changed=set(names), live_seconds=30)
+    store.write(operations.put_definitions, wanted, ME, changed=set(names), live_seconds=30)
 
 
 def test_jobs_are_found_by_words_queue_executor_and_status(store: Store) -> None:
@@ -85,7 +86,7 @@ def test_jobs_are_found_by_words_queue_executor_and_status(store: Store) -> None
 def test_a_retired_job_is_listed_only_where_it_is_asked_for(store: Store) -> None:
     put_job(store, "job")
     put_broken(store, "gone", "bad")
-    assert store.retire_job("gone", ORIGIN, "me", ME, live_seconds=30)
+    assert store.write(operations.retire_job, "gone", ORIGIN, "me", ME, live_seconds=30)
     assert names(store) == ["bad", "job"]
     assert names(store, status="broken") == ["bad"]
     assert names(store, words="gone") == []
@@ -152,8 +153,8 @@ def test_a_queue_tells_its_depth_by_state_and_what_ended(store: Store, clock: Vi
 
 def test_queues_workers_and_locks_come_in_pages(store: Store) -> None:
     for name in ("b", "a", "B", "c"):
-        store.acquire_lock(f"lock of {name}", "me", 60)
-        store.put_worker(worker_row(f"host-{name}"))
+        store.write(operations.acquire_lock, f"lock of {name}", "me", 60)
+        store.write(operations.put_worker, worker_row(f"host-{name}"))
         put_job(store, name, queue=f"queue-{name}")
         enqueue(store, job=name, queue=f"queue-{name}")
     look = control(store)
@@ -189,7 +190,7 @@ def test_a_depth_that_was_cut_short_is_named(
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_job(store, "elsewhere", queue="mail")
-    for where in ("flow.lists", "storage.scripts.catalog"):
+    for where in ("flow.lists", "storage.operations.queues"):
         monkeypatch.setattr(f"rota.{where}.METRIC_DEPTH", 2)
     enqueue(store)
     enqueue(store, due_at=clock.after("1h"))
@@ -202,9 +203,9 @@ def test_a_depth_that_was_cut_short_is_named(
 
 def test_the_audit_is_found_by_who_what_and_words(store: Store) -> None:
     put_job(store, "elsewhere", queue="mail")
-    store.pause_queue("mail", "The Server moves", ADA)
-    store.resume_queue("mail", ME)
-    store.pause_queue("default", None, ME)
+    store.write(operations.pause_queue, "mail", "The Server moves", ADA)
+    store.write(operations.resume_queue, "mail", ME)
+    store.write(operations.pause_queue, "default", None, ME)
 
     def found(**told: Any) -> list[tuple[str, str]]:
         return [(row["action"], row["thing"]) for row in control(store).find_audit(**told)]

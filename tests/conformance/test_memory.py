@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rota.storage import operations
 from rota.storage.store import Store, open_store
 from tests.conformance.support import (
     VirtualClock,
@@ -42,7 +43,7 @@ def test_the_whole_path_works(store: Store, clock: VirtualClock) -> None:
     (run,) = claim(store)
     settle(store, run)
     clock.advance("1s")
-    assert store.prune_runs("succeeded", age_seconds=0, keep_last=0, limit=9) == 1
+    assert store.write(operations.prune_runs, "succeeded", age_seconds=0, keep_last=0, limit=9) == 1
     assert all_runs(store) == []
 
 
@@ -58,7 +59,9 @@ def test_each_is_a_world_of_its_own(store: Store, url: str, clock: VirtualClock)
     other.migrate()
     enqueue_many(other, 3)
     assert all_runs(store) == []
-    assert other.meta()["installation"] != store.meta()["installation"]
+    assert (
+        other.read(operations.meta)["installation"] != store.read(operations.meta)["installation"]
+    )
     other.close()
 
 

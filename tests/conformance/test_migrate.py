@@ -23,6 +23,7 @@ import pytest
 from rota.errors import Invalid, ReadOnly, Unavailable, WrongSchema
 from rota.model.retry import ONCE
 from rota.model.sql_script import statements
+from rota.storage import operations
 from rota.storage.duckdb.transaction import DuckdbTransaction
 from rota.storage.postgres.transaction import PostgresTransaction
 from rota.storage.schema import FUNCTIONS, HASH, NUMBER, VIEWS
@@ -130,14 +131,14 @@ def test_a_migrated_store_works(empty: Place) -> None:
     put_job(store)
     run_id = enqueue(store)
     settle(store, claim_one(store))
-    assert store.run(run_id).state == "succeeded"
+    assert store.read(operations.get_run, run_id).state == "succeeded"
 
 
 def test_migrate_keeps_what_is_there(store: Store) -> None:
-    run_id, meta = enqueue(store), store.meta()
+    run_id, meta = enqueue(store), store.read(operations.meta)
     store.migrate()
-    assert store.run(run_id).state == "queued"
-    assert store.meta() == meta
+    assert store.read(operations.get_run, run_id).state == "queued"
+    assert store.read(operations.meta) == meta
 
 
 def test_stores_that_migrate_at_once_apply_it_once(empty: Place) -> None:
@@ -146,7 +147,7 @@ def test_stores_that_migrate_at_once_apply_it_once(empty: Place) -> None:
     assert sorted(name for names in applied for name in names) == sorted(pending)
     stores = [empty.open() for _ in range(2)]
     stores[0].check_schema()
-    assert len({one.meta()["installation"] for one in stores}) == 1
+    assert len({one.read(operations.meta)["installation"] for one in stores}) == 1
 
 
 def test_processes_that_migrate_at_once_apply_it_once(empty: Place) -> None:
@@ -201,7 +202,7 @@ def add_colour(later: InventedSchema, number: int = 2) -> str:
 
 def made_by(store: Store) -> dict[str, str]:
     """What `meta` says of the scripts."""
-    meta = store.meta()
+    meta = store.read(operations.meta)
     return {key: meta[key] for key in (NUMBER, HASH, VIEWS, FUNCTIONS) if key in meta}
 
 
@@ -223,8 +224,10 @@ def test_a_migration_keeps_what_is_there(place: Place, later: InventedSchema) ->
     assert place.execute(f"SELECT * FROM {place.table('colours')}") == [("red", "job")]
     assert place.execute(f"SELECT name, colour FROM {place.table('jobs')}") == [("job", None)]
     settle(store, claim_one(store))
-    assert store.run(run_id).state == "succeeded"
-    assert store.meta()["installation"] == before.meta()["installation"]
+    assert store.read(operations.get_run, run_id).state == "succeeded"
+    assert (
+        store.read(operations.meta)["installation"] == before.read(operations.meta)["installation"]
+    )
 
 
 def test_a_new_store_has_all_migrations(empty: Place, later: InventedSchema) -> None:
@@ -337,7 +340,7 @@ def test_a_first_start_that_is_killed_at_any_statement_leaves_nothing(empty: Pla
 def settle_one(store: Store) -> None:
     run_id = enqueue(store)
     settle(store, claim_one(store))
-    assert store.run(run_id).state == "succeeded"
+    assert store.read(operations.get_run, run_id).state == "succeeded"
 
 
 # Views: no migration, but replaced where their text is another one
@@ -437,17 +440,17 @@ def test_a_store_that_is_not_there_yet_is_refused(empty: Place) -> None:
     with pytest.raises(WrongSchema, match="rota migrate"):
         enqueue(store)
     with pytest.raises(WrongSchema, match="rota migrate"):
-        store.overview()
+        store.read(operations.overview)
 
 
 def test_a_newer_store_is_refused_and_left_alone(store: Store) -> None:
-    newest = int(store.meta()["schema_version"])
+    newest = int(store.read(operations.meta)["schema_version"])
     set_version(store, newest + 1)
-    before = store.meta()
+    before = store.read(operations.meta)
     with pytest.raises(WrongSchema, match=rf"schema {newest + 1}.*newer Rota.*upgrade Rota"):
         store.check_schema()
     assert store.migrate() == store.pending_migrations() == []
-    assert store.meta() == before
+    assert store.read(operations.meta) == before
 
 
 ANEW = {

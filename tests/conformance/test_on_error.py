@@ -10,6 +10,7 @@ import pytest
 from rota.model.retry import ONCE, Retry
 from rota.model.run import Run
 from rota.model.schedule import Schedule
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -36,16 +37,16 @@ def hourly(store: Store, clock: VirtualClock, **options: Any) -> Schedule:
 
 def end(store: Store, kind: str = "failed") -> Run:
     """End the next run for good."""
-    store.promote(10)
+    store.write(operations.promote, 10)
     run = claim_one(store)
     settle(store, run, kind, retry=ONCE, error="no such table\nDid you mean the other?")
-    return store.run(run.id)
+    return store.read(operations.get_run, run.id)
 
 
 def test_next_does_nothing_but_say_so(store: Store, clock: VirtualClock) -> None:
     before = hourly(store, clock, on_error="next")
     end(store)
-    after = store.schedule_named("schedule")
+    after = store.read(operations.schedule_named, "schedule")
     assert (after.paused, after.next_fire_at) == (False, clock.after("1h"))
     assert after.state is not None
     assert "no such table" in after.state
@@ -64,7 +65,7 @@ def test_retry_makes_another_run_of_the_same_occurrence(store: Store, clock: Vir
     for name in ("job", "queue", "args", "priority", "schedule_id", "overlap_key", "max_attempts"):
         assert getattr(again, name) == getattr(first, name), name
     assert len(ledger(store, schedule)) == 1
-    assert store.schedule_named("schedule").next_fire_at == clock.after("1h")
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("1h")
 
 
 def test_each_retry_waits_twice_as_long_and_none_past_the_next_occurrence(
@@ -80,7 +81,7 @@ def test_each_retry_waits_twice_as_long_and_none_past_the_next_occurrence(
         waits.append((due - clock()).total_seconds() / 60)
         clock.moment = due
     assert waits == [1, 2, 4, 8, 16]  # 31 minutes later; the next, after 32 more, would be late
-    assert store.schedule_named("schedule").next_fire_at == clock.after("29m")
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("29m")
 
 
 @pytest.mark.parametrize("between", ["failed", "snoozed", "redo"])
@@ -91,12 +92,12 @@ def test_what_a_retry_did_meanwhile_does_not_change_the_next_wait(
     hourly(store, clock, on_error="retry")
     end(store)
     clock.advance("1m")
-    store.promote(10)
+    store.write(operations.promote, 10)
     run = claim_one(store)
     if between == "redo":
         settle(store, run, "succeeded")
         clock.advance("20m")
-        store.redo_run(run.id, None, ME)
+        store.write(operations.redo_run, run.id, None, ME)
     else:
         later = Retry(max_attempts=2, backoff="fixed", delay=timedelta(minutes=20))
         settle(store, run, between, retry=later, after=timedelta(minutes=20))
@@ -118,7 +119,7 @@ def test_a_cancelled_run_is_not_retried(store: Store, clock: VirtualClock) -> No
     hourly(store, clock, on_error="retry", pause_after=1)
     end(store, "cancelled")
     assert len(all_runs(store)) == 1
-    assert not store.schedule_named("schedule").paused
+    assert not store.read(operations.schedule_named, "schedule").paused
 
 
 def test_a_run_between_attempts_is_not_dead(store: Store, clock: VirtualClock) -> None:
@@ -140,7 +141,7 @@ def test_a_redo_that_dies_is_retried_again(store: Store, clock: VirtualClock) ->
     died = end(store)
     clock.advance("1m")
     end(store, "succeeded")
-    store.redo_run(died.id, None, ME)
+    store.write(operations.redo_run, died.id, None, ME)
     assert end(store).id == died.id
     assert len(all_runs(store)) == 3
 
@@ -158,7 +159,7 @@ def test_a_retry_stands_in_its_schedules_line(store: Store, clock: VirtualClock)
     end(store)
     enqueue(store, overlap_key="job job")
     clock.advance("1m")
-    store.promote(10)
+    store.write(operations.promote, 10)
     assert [run.state for run in all_runs(store)] == ["dead", "held", "queued"]
 
 
@@ -168,14 +169,14 @@ def test_a_retry_stands_in_its_schedules_line(store: Store, clock: VirtualClock)
 def test_pause_pauses_the_schedule_and_says_why(store: Store, clock: VirtualClock) -> None:
     schedule = hourly(store, clock, on_error="pause")
     died = end(store)
-    paused = store.schedule_named("schedule")
+    paused = store.read(operations.schedule_named, "schedule")
     assert (paused.paused, paused.paused_by, paused.paused_at) == (True, "rota", clock())
     assert paused.paused_reason is not None
     assert died.id in paused.paused_reason
     assert "no such table" in paused.paused_reason
-    (change, _) = store.list_schedule_changes(schedule.id, before=10**9, limit=9)
+    (change, _) = store.read(operations.list_schedule_changes, schedule.id, before=10**9, limit=9)
     assert (change["action"], change["by"]) == ("pause", "rota")
-    assert store.list_audit(limit=1)[0]["action"] == "pause_schedule"
+    assert store.read(operations.list_audit, limit=1)[0]["action"] == "pause_schedule"
     clock.advance("1h")
     assert tick(store) == 0
 
@@ -185,7 +186,7 @@ def test_pause_after_counts_deaths_in_a_row(store: Store, clock: VirtualClock) -
     seen = []
     for kind in ("failed", "succeeded", "failed", "failed"):
         end(store, kind)
-        seen.append(store.schedule_named("schedule").paused)
+        seen.append(store.read(operations.schedule_named, "schedule").paused)
         clock.advance("1h")
         tick(store)
     assert seen == [False, False, False, True]
@@ -195,16 +196,16 @@ def test_pause_after_counts_retries_too(store: Store, clock: VirtualClock) -> No
     hourly(store, clock, on_error="retry", pause_after=3)
     for paused in (False, False, True):
         end(store)
-        assert store.schedule_named("schedule").paused == paused
+        assert store.read(operations.schedule_named, "schedule").paused == paused
         clock.advance("5m")
     assert len(all_runs(store)) == 3
 
 
 def test_a_paused_schedule_is_left_as_it_was(store: Store, clock: VirtualClock) -> None:
     hourly(store, clock, on_error="retry")
-    before = store.pause_schedule("schedule", "the operator's reason", ME)
+    before = store.write(operations.pause_schedule, "schedule", "the operator's reason", ME)
     end(store)
-    after = store.schedule_named("schedule")
+    after = store.read(operations.schedule_named, "schedule")
     assert (after.paused_by, after.paused_reason) == (before.paused_by, before.paused_reason)
     assert len(all_runs(store)) == 1
 
@@ -219,13 +220,13 @@ def test_a_run_that_stands_for_no_occurrence_does_not_concern_it(
     before = put_schedule(store, expr="1h", on_error=on_error, pause_after=1)
     enqueue(store, schedule_id=before.id)
     end(store)
-    assert store.schedule_named("schedule") == before
+    assert store.read(operations.schedule_named, "schedule") == before
     assert len(all_runs(store)) == 1
 
 
 def test_the_runs_of_a_dropped_schedule_end_alone(store: Store, clock: VirtualClock) -> None:
     hourly(store, clock, on_error="retry")
-    store.drop_schedule("schedule", None, ME)
+    store.write(operations.drop_schedule, "schedule", None, ME)
     assert end(store).state == "dead"
     assert len(all_runs(store)) == 1
 
@@ -239,7 +240,7 @@ def test_a_schedule_that_cannot_be_read_keeps_no_run_from_ending(
     store: Store, clock: VirtualClock, options: dict[str, str], fault: dict[str, str]
 ) -> None:
     hourly(store, clock, **options)
-    overwrite(store, store.schedule_named("schedule"), **fault)
+    overwrite(store, store.read(operations.schedule_named, "schedule"), **fault)
     assert end(store).state == "dead"
 
 
@@ -252,11 +253,11 @@ def test_a_chain_whose_beginning_is_gone_is_not_begun_again(
     tick(store)
     first = end(store)
     clock.advance("1m")
-    store.promote(10)
+    store.write(operations.promote, 10)
     second = end(store)
     clock.advance("2m")
-    store.promote(10)
+    store.write(operations.promote, 10)
     for run in (first, second):
-        store.delete_run(run.id, None, ME)
+        store.write(operations.delete_run, run.id, None, ME)
     end(store)
     assert all_runs(store)[-1].due_at == clock.after("4m")

@@ -20,11 +20,12 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
 from rota.model.transitions import STATES
+from rota.storage import operations
 from rota.storage.engine import Row
+from rota.storage.operations.claiming import LogLine
 from rota.storage.postgres import connect
 from rota.storage.postgres.marks import SLOW_LOOKS, Marks
-from rota.storage.postgres.store import PostgresStore, open_postgres
-from rota.storage.scripts.claim import LogLine
+from rota.storage.postgres.store import open_postgres
 from rota.storage.sqlite.engine import TYPED_OPTIONS
 from rota.storage.store import Store
 from tests.conformance.support import (
@@ -40,12 +41,14 @@ from tests.conformance.support import (
     claim_one,
     enqueue,
     enqueue_many,
+    fast_paths,
     fire,
     new_run,
     plans,
     put_schedule,
     rescue,
     settle,
+    sweep,
     tick,
 )
 
@@ -88,7 +91,7 @@ def crowded(
 
 def fill(store: Store, place: Place) -> None:
     """One of each by real calls, then doubled until it is a crowd."""
-    store.put_jobs([Job(name="job"), Job(name="other", queue="other")])
+    store.write(operations.put_jobs, [Job(name="job"), Job(name="other", queue="other")])
     for kind in ("succeeded", "failed", "cancelled"):
         enqueue_many(store, 20)
         for run in claim(store, 20):
@@ -96,7 +99,7 @@ def fill(store: Store, place: Place) -> None:
     enqueue_many(store, 2)
     claim(store, 2, lease=timedelta(days=1_000))
     for run_id in enqueue_many(store, 2):
-        store.pause_run(run_id, None, ME)
+        store.write(operations.pause_run, run_id, None, ME)
     for number in range(10):
         put_schedule(store, f"schedule-{number}", expr="1000d", overlap="allow")
         enqueue_many(store, 2, concurrency_key=f"key {number}", schedule_id=number)
@@ -105,15 +108,15 @@ def fill(store: Store, place: Place) -> None:
         enqueue(store, job="other", queue="other")
     assert {run.state for run in all_runs(store)} == set(STATES)
     line = LogLine(run_seq=1, attempt=1, at=place.clock(), level="info", text="hello")
-    store.insert_logs([line])
+    store.write(operations.insert_logs, [line])
     event = {"kind": "test", "run_id": run_id, "name": None, "detail": None}
-    store.engine.single("insert_events", [event])
-    store.pause_schedule("schedule-0", None, ME)
-    store.resume_schedule("schedule-0", None, ME)
+    store.engine.write("test", lambda tx: tx.many("insert_events", [event]))
+    store.write(operations.pause_schedule, "schedule-0", None, ME)
+    store.write(operations.resume_schedule, "schedule-0", None, ME)
     put_schedule(store, expr="1s", overlap="allow")
     place.clock.advance("1s")
     tick(store)
-    store.drop_schedule("schedule", None, ME)
+    store.write(operations.drop_schedule, "schedule", None, ME)
 
     fresh_id, fresh_name = FRESH_ID[place.engine], FRESH_NAME[place.engine]
     another_run = "run_seq + (SELECT max(run_seq) FROM {table})"
@@ -185,49 +188,49 @@ def do_fire(store: Store, clock: VirtualClock) -> None:
     for _ in range(2):  # the second run waits for the first
         clock.advance("30s")
         fire(store, plans(store))
-    store.next_fire_at()
+    store.peek(operations.next_fire_at)
     herd = [put_schedule(store, f"kin-{number}", overlap="wait") for number in range(2)]
     clock.advance("10s")
     plan = next(plan for plan in plans(store) if plan.schedule.id == herd[0].id)
-    ids = store.due_kin(plan.schedule, 100)
+    ids = store.peek(operations.due_group, plan.schedule, 100)
     assert {one.id for one in herd} <= set(ids)
-    assert store.fire_kin(plan, ids, None).runs >= len(herd)
+    assert store.write(operations.fire_group, plan, ids, None).runs >= len(herd)
 
 
 def do_enqueue(store: Store, clock: VirtualClock) -> None:
     enqueue_many(store, 2)
     enqueue_many(store, 2, concurrency_key="key 1")
-    store.enqueue([new_run(key="k", concurrency_key="key 1"), new_run(key="k")])
+    store.write(operations.enqueue, [new_run(key="k", concurrency_key="key 1"), new_run(key="k")])
 
 
 def do_promote(store: Store, clock: VirtualClock) -> None:
-    store.next_due_at()
+    store.read(operations.next_due_at)
     enqueue(store, delay=timedelta(seconds=1), concurrency_key="key 2")
     clock.advance("1s")
-    store.promote(100)
+    store.write(operations.promote, 100)
 
 
 def do_admit(store: Store, clock: VirtualClock) -> None:
-    store.admit(store.held_keys("", 100))
+    store.write(operations.admit, store.read(operations.held_keys, "", 100))
 
 
 def do_claim(store: Store, clock: VirtualClock) -> None:
     claim(store, 100)
     claim(store, 100, queues=["default"], jobs=["job", "other"])
-    store.let_go_unknown("nobody", [1, 2, 3])
-    if isinstance(store, PostgresStore):  # a claim that begins where a long look ended
-        marks, store._marks = store._marks, Marks()
+    store.write(operations.release_forgotten_runs, "nobody", [1, 2, 3])
+    if paths := fast_paths(store):  # a claim that begins where a long look ended
+        marks, paths._marks = paths._marks, Marks()
         for _ in range(SLOW_LOOKS):
-            store._marks.looked([], 1.0, time.monotonic(), jobs=["job"], limit=1)
+            paths._marks.looked([], 1.0, time.monotonic(), jobs=["job"], limit=1)
         claim(store, 100)
-        assert store._marks._marks  # what was asked for: queued_lines, and claim_marked_runs
-        store._marks = marks
+        assert paths._marks._marks  # what was asked for: queued_lines, and claim_marked_runs
+        paths._marks = marks
 
 
 def do_renew(store: Store, clock: VirtualClock) -> None:
     run = claim_one(store)
-    store.renew([(run.seq, run.attempt)], LEASE)
-    store.set_progress(run.seq, run.attempt, "half")
+    store.write(operations.renew, [(run.seq, run.attempt)], LEASE)
+    store.write(operations.set_progress, run.seq, run.attempt, "half")
 
 
 def do_settle(store: Store, clock: VirtualClock) -> None:
@@ -235,12 +238,14 @@ def do_settle(store: Store, clock: VirtualClock) -> None:
     runs = claim(store, 50)
     plain = [run for run in runs if not run.owns_slots]
     ends = zip(plain, [silent, telling] * len(plain), strict=False)
-    store.settle([decide(run, told, retry=ONCE, max_lost=3) for run, told in ends])
+    store.write(
+        operations.settle, [decide(run, told, retry=ONCE, max_lost=3) for run, told in ends]
+    )
     put_schedule(store, "delay", anchor="delay", priority=9)
     clock.advance("10s")
     tick(store)
     fired = claim_one(store)
-    assert fired.schedule_id == store.schedule_named("delay").id
+    assert fired.schedule_id == store.read(operations.schedule_named, "delay").id
     settle(store, fired, on_terminated=lambda run: [])
     put_schedule(store, "doomed", priority=99, pause_after=5)
     clock.advance("10s")
@@ -255,70 +260,70 @@ def do_rescue(store: Store, clock: VirtualClock) -> None:
     claim_one(store)
     clock.advance("31s")
     rescue(store)
-    store.sweep(100)
+    sweep(store, 100)
 
 
 def do_prune(store: Store, clock: VirtualClock) -> None:
     clock.advance("1m")
     for state in ("succeeded", "dead", "cancelled"):
-        store.prune_runs(state, age_seconds=5, keep_last=50, limit=100)
-    (schedule_id,) = store.ledger_ids(after=0, limit=1)
-    store.fold_ledger(schedule_id, age_seconds=5, keep_rows=100, limit=100)
+        store.write(operations.prune_runs, state, age_seconds=5, keep_last=50, limit=100)
+    (schedule_id,) = store.read(operations.ledger_ids, after=0, limit=1)
+    store.write(operations.fold_ledger, schedule_id, age_seconds=5, keep_rows=100, limit=100)
 
 
 def do_control(store: Store, clock: VirtualClock) -> None:
     first, second = enqueue_many(store, 2, concurrency_key="mine")
-    store.pause_run(first, None, ME)
-    store.resume_run(first, None, ME)
-    store.cancel_run(first, None, ME)
-    store.redo_run(first, None, ME)
-    store.delete_run(second, None, ME)
+    store.write(operations.pause_run, first, None, ME)
+    store.write(operations.resume_run, first, None, ME)
+    store.write(operations.cancel_run, first, None, ME)
+    store.write(operations.redo_run, first, None, ME)
+    store.write(operations.delete_run, second, None, ME)
 
 
 def do_read(store: Store, clock: VirtualClock) -> None:
     (run,) = all_runs(store, job="job")[-1:]
-    store.list_runs(limit=10)
-    store.list_runs(job="job", limit=10)
-    store.list_runs(job="of nobody", limit=10)
-    store.list_runs(schedule_id=3, before=run.seq, limit=10)
-    store.list_attempts(run.seq, limit=10)
-    store.list_logs(run.seq, limit=10)
-    store.list_events(run_id=run.id, limit=10)
-    store.list_audit(limit=10)
-    store.list_schedules(limit=10)
-    store.list_occurrences(3, before=FAR, limit=10)
-    store.list_schedule_changes(3, before=10**9, limit=10)
-    store.occurrence_at(3, clock())
-    store.slot_owners("c/key 1")
-    store.count_held("c/key 1")
-    store.run_ids("abcd", limit=10)
+    store.read(operations.list_runs, limit=10)
+    store.read(operations.list_runs, job="job", limit=10)
+    store.read(operations.list_runs, job="of nobody", limit=10)
+    store.read(operations.list_runs, schedule_id=3, before=run.seq, limit=10)
+    store.read(operations.list_attempts, run.seq, limit=10)
+    store.read(operations.list_logs, run.seq, limit=10)
+    store.read(operations.list_events, run_id=run.id, limit=10)
+    store.read(operations.list_audit, limit=10)
+    store.read(operations.list_schedules, limit=10)
+    store.read(operations.list_occurrences, 3, before=FAR, limit=10)
+    store.read(operations.list_schedule_changes, 3, before=10**9, limit=10)
+    store.read(operations.occurrence_at, 3, clock())
+    store.read(operations.slot_owners, "c/key 1")
+    store.read(operations.count_held, "c/key 1")
+    store.read(operations.run_ids, "abcd", limit=10)
 
 
 def do_look(store: Store, clock: VirtualClock) -> None:
     """What surfaces show, however much there is."""
     now, soon = clock(), clock() + timedelta(days=10_000)
-    at = store.follow_position()
+    at = store.read(operations.follow_position)
     told = {"seq": at["seq"] - 5, "audit_id": at["audit_id"] - 5}
-    store.changes_since(**told, since_at=now, until_at=soon, limit=100)
-    store.brief_runs([1, 2, 3])
-    store.attempts_above({1: 0, 2: 1, 3: 0}, limit=100)
+    store.read(operations.changes_since, **told, since_at=now, until_at=soon, limit=100)
+    store.read(operations.brief_runs, [1, 2, 3])
+    store.read(operations.attempts_above, {1: 0, 2: 1, 3: 0}, limit=100)
     for state in ("dead", "cancelled", "paused", "running"):
-        store.list_runs(state=state, limit=10)
-        store.count_matching_runs(state, job="job", limit=10)
-    store.dead_runs(before=at["seq"], limit=10)
-    store.count_by_state(now, limit=100)
-    store.look_for_problems(late_at=now, lost_at=now, limit=10)
-    store.queued_jobs(limit=100)
-    store.runs_between(now - timedelta(days=1), now, limit=10, looked=10)
-    store.schedules_due(soon, limit=10)
-    store.recent_durations(["job", "other"], limit=20)
-    store.recent_outcomes([1, 2, 3], limit=30)
-    store.tail_logs(1, limit=10)
-    store.running_by_schedule()
-    store.ended_in_buckets(now, soon, seconds=60)
-    store.ended_by_job_in_buckets(now, soon, seconds=60, limit=100)
-    store.recent_fires(limit=10)
-    store.durations_of_schedule(3, limit=10)
+        store.read(operations.list_runs, state=state, limit=10)
+        store.read(operations.count_matching_runs, state, job="job", limit=10)
+    store.read(operations.list_dead_runs, before=at["seq"], limit=10)
+    store.read(operations.count_by_state, now, limit=100)
+    store.read(operations.look_for_problems, late_at=now, lost_at=now, limit=10)
+    store.read(operations.queued_jobs, limit=100)
+    store.read(operations.runs_between, now - timedelta(days=1), now, limit=10, looked=10)
+    store.read(operations.schedules_due, soon, limit=10)
+    store.read(operations.recent_durations, ["job", "other"], limit=20)
+    store.read(operations.recent_outcomes, [1, 2, 3], limit=30)
+    store.read(operations.tail_logs, 1, limit=10)
+    store.read(operations.running_by_schedule)
+    store.read(operations.ended_in_buckets, now, soon, seconds=60)
+    store.read(operations.ended_by_job_in_buckets, now, soon, seconds=60, limit=100)
+    store.read(operations.recent_fires, limit=10)
+    store.read(operations.durations_of_schedule, 3, limit=10)
 
 
 CALLS = [
@@ -332,7 +337,7 @@ SENT = {
     "do_enqueue": {"insert_alike_runs", "insert_runs", "take_keys"},
     "do_promote": {"promote_runs", "next_due_at"},
     "do_admit": {"held_keys"},
-    "do_claim": {"claim_runs", "let_go_unknown"},
+    "do_claim": {"claim_runs", "release_forgotten_runs"},
     "do_renew": {"renew_runs", "set_progress"},
     "do_settle": {"succeed_runs", "settle_runs", "release_slots", "delay_schedules", "recent_ends"},
     "do_rescue": {"expired_runs", "sweep_slots", "stranded_delay_schedules"},
@@ -434,12 +439,12 @@ def watch_walks(place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, list
         real = getattr(transaction, method)
         explain = rows if method == "_execute_values" else real  # a plan has more than one column
 
-        def watched(self: Any, name: str, params: Any) -> Any:
+        def watched(self: Any, name: str, params: Any, *shared: Any) -> Any:
             if name not in found and name != "explain":
                 statements = self.engine.statements
                 statements["explain"] = explaining(statements[name])
-                found[name] = read(str(statements[name]), explain(self, "explain", params))
-            return real(self, name, params)
+                found[name] = read(str(statements[name]), explain(self, "explain", params, *shared))
+            return real(self, name, params, *shared)
 
         monkeypatch.setattr(transaction, method, watched)
 
@@ -504,14 +509,14 @@ def test_a_view_finds_a_run_by_its_id_however_many_there_are(crowded: Place, vie
 def test_figures_read_no_more_than_they_count(crowded: Place, walks: dict[str, list[str]]) -> None:
     """What waits is counted, up to a limit, and so are schedules; nothing else is walked."""
     store = open_plainly(crowded)
-    store.figures(depth=1_000, queues=100, jobs=100, recent=100, live_seconds=30.0)
+    store.read(operations.figures, depth=1_000, queues=100, jobs=100, recent=100, live_seconds=30.0)
     walked = {name for name, lines in walks.items() if lines}
     assert walked <= {"queue_depths", "schedule_statuses"}
     assert {"last_successes", "oldest_queued", "count_live_workers"} <= set(walks)
 
 
 def test_a_walk_is_seen(crowded: Place, walks: dict[str, list[str]]) -> None:
-    open_plainly(crowded).overview()
+    open_plainly(crowded).read(operations.overview)
     assert walks["count_runs"]
 
 
@@ -521,19 +526,21 @@ def test_many_runs_are_found_one_by_one_where_the_table_is_small(
 ) -> None:
     """A planner that knew how many are asked for would read the whole table, for each of them."""
     store = open_plainly(postgres_place)
-    store.put_jobs([Job(name="job")])
+    store.write(operations.put_jobs, [Job(name="job")])
     for _ in range(10):
         enqueue_many(store, 1_000)
     postgres_place.execute("ANALYZE")
     walks = watch_walks(postgres_place, monkeypatch)
     runs = claim(store, 1_000)
-    store.renew([(run.seq, run.attempt) for run in runs], LEASE)
-    store.cancel_requests([run.seq for run in runs])
+    store.write(operations.renew, [(run.seq, run.attempt) for run in runs], LEASE)
+    store.read(operations.cancel_requests, [run.seq for run in runs])
     succeeded, failed = Outcome(kind="succeeded"), Outcome(kind="failed")
     ends = [decide(run, failed, retry=ONCE, max_lost=3) for run in runs[500:]]
-    assert store.held_elsewhere(ends) == set()
-    store.settle([decide(run, succeeded, retry=ONCE, max_lost=3) for run in runs[:500]])
-    store.settle(ends)
+    assert store.write(operations.held_elsewhere, ends) == set()
+    store.write(
+        operations.settle, [decide(run, succeeded, retry=ONCE, max_lost=3) for run in runs[:500]]
+    )
+    store.write(operations.settle, ends)
     asked = {"renew_runs", "cancel_requests", "succeed_runs", "settle_runs"}
     assert {name: walks[name] for name in asked} == {name: [] for name in asked}
     # There is no schedule here, so to read them all is to read nothing.

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rota.flow.fire import fire as fire_plans
 from rota.model.control_row import ControlReply, failed
 from rota.model.files import NewFile
 from rota.model.job import Job
@@ -25,8 +26,10 @@ from rota.model.retry import ONCE
 from rota.model.run import BulkRuns, ClaimedRun, NewRun, Run
 from rota.model.schedule import Schedule
 from rota.model.steps import StepDone, StepFile
-from rota.storage.protocol import ClaimRequest
-from rota.storage.scripts.steps import StepKey
+from rota.storage import operations
+from rota.storage.engine import Transaction
+from rota.storage.operations.claiming import ClaimRequest
+from rota.storage.operations.steps import StepKey
 from rota.storage.store import Store
 from tests.conformance.support import (
     CONTROL,
@@ -124,25 +127,26 @@ class Fire(Verb):
         }.items():
             put_schedule(self.store, f"{name}-{self.round}", **options)
         self.clock.advance("31s")
-        self.planned, self.jobs = plans(self.store), self.store.jobs_named(["job"])
+        self.planned, self.jobs = plans(self.store), self.store.read(operations.jobs_named, ["job"])
 
     def call(self, store: Store) -> object:
-        return store.fire(self.planned, self.jobs)
+        return fire_plans(store, self.planned, self.jobs)
 
     def complete(self) -> bool:
         wanted = {"merges": (2, 3), "coalesces": (1, 2), "misses": (0, 1)}
         return {
             plan.schedule.name.partition("-")[0]: (
-                len(self.store.list_runs(schedule_id=plan.schedule.id, limit=99)),
+                len(self.store.read(operations.list_runs, schedule_id=plan.schedule.id, limit=99)),
                 len(ledger(self.store, plan.schedule)),
             )
             for plan in self.planned
-            if self.store.schedule_named(plan.schedule.name).next_fire_at == plan.next_fire_at
+            if self.store.read(operations.schedule_named, plan.schedule.name).next_fire_at
+            == plan.next_fire_at
         } == wanted
 
     def clear(self) -> None:
         for plan in self.planned:
-            self.store.drop_schedule(plan.schedule.name, None, ME)
+            self.store.write(operations.drop_schedule, plan.schedule.name, None, ME)
 
 
 class FireAndClaim(Verb):
@@ -156,11 +160,11 @@ class FireAndClaim(Verb):
 
     def call(self, store: Store) -> object:
         asks = ClaimRequest(worker_id="worker", queues=(), jobs=["job"], limit=1, lease=LEASE)
-        return store.fire(self.planned, {}, asks)
+        return fire_plans(store, self.planned, {}, asks)
 
     def complete(self) -> bool:
         (plan,) = self.planned
-        (made,) = self.store.list_runs(schedule_id=plan.schedule.id, limit=9)
+        (made,) = self.store.read(operations.list_runs, schedule_id=plan.schedule.id, limit=9)
         return (
             (made.state, made.attempt, made.worker_id) == ("running", 1, "worker")
             and slots(self.store, f"o/{made.overlap_key}") == [1]
@@ -168,11 +172,11 @@ class FireAndClaim(Verb):
         )
 
     def clear(self) -> None:
-        self.store.drop_schedule(self.planned[0].schedule.name, None, ME)
+        self.store.write(operations.drop_schedule, self.planned[0].schedule.name, None, ME)
 
 
 class FireKin(Verb):
-    name = "fire"
+    name = "fire_group"
     plan: FirePlan
     herd: list[Schedule]
 
@@ -184,20 +188,21 @@ class FireKin(Verb):
         self.plan = plans(self.store)[0]
 
     def call(self, store: Store) -> object:
-        return store.fire_kin(self.plan, [one.id for one in self.herd], None)
+        return store.write(operations.fire_group, self.plan, [one.id for one in self.herd], None)
 
     def complete(self) -> bool:
         return all(
-            len(self.store.list_runs(schedule_id=one.id, limit=9)) == 1
+            len(self.store.read(operations.list_runs, schedule_id=one.id, limit=9)) == 1
             and len(ledger(self.store, one)) == 1
             and slots(self.store, f"o/schedule {one.id}") == [1]
-            and self.store.schedule_named(one.name).next_fire_at == self.plan.next_fire_at
+            and self.store.read(operations.schedule_named, one.name).next_fire_at
+            == self.plan.next_fire_at
             for one in self.herd
         )
 
     def clear(self) -> None:
         for one in self.herd:
-            self.store.drop_schedule(one.name, None, ME)
+            self.store.write(operations.drop_schedule, one.name, None, ME)
 
 
 class Enqueue(Verb):
@@ -208,13 +213,13 @@ class Enqueue(Verb):
         self.runs = [new_run(concurrency_key=self.key, key=f"{self.key}/{n}") for n in range(2)]
 
     def call(self, store: Store) -> object:
-        return store.enqueue(self.runs)
+        return store.write(operations.enqueue, self.runs)
 
     def complete(self) -> bool:
         return (
             states(self.store, [run.id for run in self.runs]) == ["queued", "held"]
             and slots(self.store, f"c/{self.key}") == [1]
-            and not self.store.enqueue([new_run(key=f"{self.key}/0")])[0].created
+            and not self.store.write(operations.enqueue, [new_run(key=f"{self.key}/0")])[0].created
         )
 
 
@@ -226,7 +231,7 @@ class EnqueuePlain(Verb):
         self.runs = alike(3)
 
     def call(self, store: Store) -> object:
-        return store.enqueue(self.runs)
+        return store.write(operations.enqueue, self.runs)
 
     def complete(self) -> bool:
         return states(self.store, [run.id for run in self.runs]) == ["queued"] * 3
@@ -241,7 +246,7 @@ class Promote(Verb):
         self.clock.advance("1s")
 
     def call(self, store: Store) -> object:
-        return store.promote(10)
+        return store.write(operations.promote, 10)
 
     def complete(self) -> bool:
         return states(self.store, self.ids) == ["queued", "held"] and slots(
@@ -257,7 +262,7 @@ class Claim(Verb):
 
     def call(self, store: Store) -> object:
         # The worker's way after an answer it did not get: give back what it does not know of.
-        store.let_go_unknown("worker", [])
+        store.write(operations.release_forgotten_runs, "worker", [])
         return claim(store)
 
     def complete(self) -> bool:
@@ -265,7 +270,7 @@ class Claim(Verb):
 
     def clear(self) -> None:
         for run_id in self.ids:
-            self.store.cancel_run(run_id, None, ME)
+            self.store.write(operations.cancel_run, run_id, None, ME)
         self.clock.advance("1h")
         rescue(self.store)
 
@@ -284,9 +289,9 @@ class Settle(Verb):
     def complete(self) -> bool:
         return (
             states(self.store, self.ids) == ["dead", "queued"]
-            and self.store.run(self.ids[0]).failures == 1
+            and self.store.read(operations.get_run, self.ids[0]).failures == 1
             and slots(self.store, f"c/{self.key}") == [1]
-            and len(self.store.list_attempts(self.run.seq, limit=9)) == 1
+            and len(self.store.read(operations.list_attempts, self.run.seq, limit=9)) == 1
         )
 
 
@@ -300,7 +305,9 @@ class SettlePlain(Verb):
 
     def call(self, store: Store) -> object:
         told = Outcome(kind="succeeded")
-        return store.settle([decide(run, told, retry=ONCE, max_lost=3) for run in self.runs])
+        return store.write(
+            operations.settle, [decide(run, told, retry=ONCE, max_lost=3) for run in self.runs]
+        )
 
     def complete(self) -> bool:
         return states(self.store, self.ids) == ["succeeded"] * 2
@@ -318,16 +325,16 @@ class Rescue(Verb):
         return rescue(store)
 
     def complete(self) -> bool:
-        run = self.store.run(self.ids[0])
-        rows = self.store.list_attempts(run.seq, limit=9)
+        run = self.store.read(operations.get_run, self.ids[0])
+        rows = self.store.read(operations.list_attempts, run.seq, limit=9)
         return (run.state, run.lost, len(rows)) == ("queued", 1, 1)
 
     def clear(self) -> None:
-        self.store.delete_run(self.ids[0], None, ME)
+        self.store.write(operations.delete_run, self.ids[0], None, ME)
 
 
 class Prune(Verb):
-    name = "prune"
+    name = "prune_runs"
 
     def prepare(self) -> None:
         self.ids = enqueue_many(self.store, 2, key=self.key, concurrency_key=self.key)[:1]
@@ -335,7 +342,7 @@ class Prune(Verb):
         self.clock.advance("1h")
 
     def call(self, store: Store) -> object:
-        return store.prune_runs("dead", age_seconds=1, keep_last=0, limit=10)
+        return store.write(operations.prune_runs, "dead", age_seconds=1, keep_last=0, limit=10)
 
     def complete(self) -> bool:
         return all_runs(self.store) == []
@@ -354,12 +361,14 @@ class PutSchedule(Verb):
     def complete(self) -> bool:
         found: list[Schedule] = [
             schedule
-            for schedule in self.store.list_schedules(limit=99)
+            for schedule in self.store.read(operations.list_schedules, limit=99)
             if schedule.name == self.key.replace(" ", "-") and schedule.expr == "1m"
         ]
         if not found:
             return False
-        changes = self.store.list_schedule_changes(found[0].id, before=10**9, limit=9)
+        changes = self.store.read(
+            operations.list_schedule_changes, found[0].id, before=10**9, limit=9
+        )
         return len(changes) == 1 + self.round % 2
 
 
@@ -368,7 +377,7 @@ class RegisterSchedule(PutSchedule):
 
     def call(self, store: Store) -> object:
         wanted = Schedule(name=self.key.replace(" ", "-"), job="job", kind="every", expr="1m")
-        return store.register_schedule(wanted, ME)
+        return store.write(operations.register_schedule, wanted, ME)
 
 
 class Cancel(Verb):
@@ -378,8 +387,8 @@ class Cancel(Verb):
         self.ids = enqueue_many(self.store, 2, concurrency_key=self.key)
 
     def call(self, store: Store) -> object:
-        if self.store.run(self.ids[0]).state != "cancelled":
-            store.cancel_run(self.ids[0], None, ME, note_end)
+        if self.store.read(operations.get_run, self.ids[0]).state != "cancelled":
+            store.write(operations.cancel_run, self.ids[0], None, ME, note_end)
         return None
 
     def complete(self) -> bool:
@@ -404,10 +413,10 @@ class KeepFiles(StepVerb):
     name = "keep_files"
 
     def call(self, store: Store) -> object:
-        return store.keep_files(self.run.seq, self.run.attempt, [self.file])
+        return store.write(operations.keep_files, self.run.seq, self.run.attempt, [self.file])
 
     def complete(self) -> bool:
-        return self.store.kept_files(self.run.seq) == [self.file]
+        return self.store.read(operations.kept_files, self.run.seq) == [self.file]
 
 
 class KeepTexts(Verb):
@@ -418,10 +427,12 @@ class KeepTexts(Verb):
         self.file = StepFile(number=1, name="01.sql", text=f"SELECT {self.round}")
 
     def call(self, store: Store) -> object:
-        return store.keep_texts([self.file])
+        return store.write(operations.keep_texts, [self.file])
 
     def complete(self) -> bool:
-        return self.store.texts_of([self.file.hash]) == {self.file.hash: self.file.text}
+        return self.store.read(operations.texts_of, [self.file.hash]) == {
+            self.file.hash: self.file.text
+        }
 
 
 class OweScripts(Verb):
@@ -430,43 +441,45 @@ class OweScripts(Verb):
     def prepare(self) -> None: ...
 
     def call(self, store: Store) -> object:
-        return store.owe_scripts(self.key)
+        return store.write(operations.owe_scripts, self.key)
 
     def complete(self) -> bool:
-        return self.store.meta().get(f"scripts of {self.key}") == "owed"
+        return self.store.read(operations.meta).get(f"scripts of {self.key}") == "owed"
 
 
 class TakeScripts(Verb):
     name = "take_scripts"
 
     def prepare(self) -> None:
-        self.store.owe_scripts(self.key)
+        self.store.write(operations.owe_scripts, self.key)
 
     def call(self, store: Store) -> object:
-        return store.take_scripts(self.key)
+        return store.write(operations.take_scripts, self.key)
 
     def complete(self) -> bool:
-        return self.store.meta()[f"scripts of {self.key}"] == "taken"
+        return self.store.read(operations.meta)[f"scripts of {self.key}"] == "taken"
 
 
 class BeginStep(StepVerb):
     name = "begin_step"
 
     def call(self, store: Store) -> object:
-        return store.begin_step(self.step, self.file)
+        return store.write(operations.begin_step, self.step, self.file)
 
     def complete(self) -> bool:
-        return [row["status"] for row in self.store.list_steps(self.run.seq)] == ["running"]
+        return [row["status"] for row in self.store.read(operations.list_steps, self.run.seq)] == [
+            "running"
+        ]
 
 
 class FinishStep(StepVerb):
     name = "finish_step"
 
     def call(self, store: Store) -> object:
-        return store.finish_step(self.step, StepDone(), "note")
+        return store.write(operations.finish_step, self.step, StepDone(), "note")
 
     def complete(self) -> bool:
-        return self.store.done_steps(self.run.seq) == {1}
+        return self.store.read(operations.done_steps, self.run.seq) == {1}
 
 
 class Step(StepVerb):
@@ -475,14 +488,14 @@ class Step(StepVerb):
     name = "step"
 
     def call(self, store: Store) -> object:
-        if store.done_steps(self.run.seq) == set():
+        if store.read(operations.done_steps, self.run.seq) == set():
             with store.step(self.step, LEASE) as step:
                 step.connection.execute(f"INSERT INTO effects VALUES ('{self.run.id}')")
                 step.commit(StepDone())
         return None
 
     def complete(self) -> bool:
-        return self.store.done_steps(self.run.seq) == {1}
+        return self.store.read(operations.done_steps, self.run.seq) == {1}
 
 
 def note_end(run: Run) -> list[tuple[str, dict[str, Any]]]:
@@ -500,8 +513,10 @@ class PutDefinitions(Verb):
 
     def complete(self) -> bool:
         name = self.key.replace(" ", "-")
-        known = self.store.jobs_named([name])[name].spec["version"] == str(self.round)
-        return known and self.store.schedule_named(name).expr == "1m"
+        known = self.store.read(operations.jobs_named, [name])[name].spec["version"] == str(
+            self.round
+        )
+        return known and self.store.read(operations.schedule_named, name).expr == "1m"
 
 
 class Retire(Verb):
@@ -512,12 +527,12 @@ class Retire(Verb):
 
     def call(self, store: Store) -> object:
         name = self.key.replace(" ", "-")
-        return store.retire_job(name, ORIGIN, None, ME, live_seconds=30)
+        return store.write(operations.retire_job, name, ORIGIN, None, ME, live_seconds=30)
 
     def complete(self) -> bool:
         name = self.key.replace(" ", "-")
-        off = not self.store.schedule_named(name).enabled
-        return off and self.store.jobs_named([name])[name].retired
+        off = not self.store.read(operations.schedule_named, name).enabled
+        return off and self.store.read(operations.jobs_named, [name])[name].retired
 
 
 class PutFile(Verb):
@@ -527,11 +542,15 @@ class PutFile(Verb):
         """Nothing: the same file may be kept any number of times."""
 
     def call(self, store: Store) -> object:
-        found = [one for one in store.list_files(limit=99) if one.name == self.key]
-        return found or store.put_file(NewFile(name=self.key, content=b"x", content_type="t"))
+        found = [one for one in store.read(operations.list_files, limit=99) if one.name == self.key]
+        return found or store.write(
+            operations.put_file, NewFile(name=self.key, content=b"x", content_type="t")
+        )
 
     def complete(self) -> bool:
-        return [one.name for one in self.store.list_files(limit=99)].count(self.key) == 1
+        return [one.name for one in self.store.read(operations.list_files, limit=99)].count(
+            self.key
+        ) == 1
 
 
 class DeleteFile(Verb):
@@ -539,13 +558,13 @@ class DeleteFile(Verb):
 
     def prepare(self) -> None:
         file = NewFile(name=self.key, content=b"x", content_type="t")
-        self.ids = [self.store.put_file(file).id]
+        self.ids = [self.store.write(operations.put_file, file).id]
 
     def call(self, store: Store) -> object:
-        return store.delete_file(self.ids[0], ME)
+        return store.write(operations.delete_file, self.ids[0], ME)
 
     def complete(self) -> bool:
-        return self.store.kept_file(self.ids[0]) is None
+        return self.store.read(operations.kept_file, self.ids[0]) is None
 
 
 class PruneFiles(Verb):
@@ -554,14 +573,14 @@ class PruneFiles(Verb):
     def prepare(self) -> None:
         for _ in range(2):
             file = NewFile(name=self.key, content=b"x", content_type="t", ttl_seconds=1)
-            self.ids.append(self.store.put_file(file).id)
+            self.ids.append(self.store.write(operations.put_file, file).id)
         self.clock.advance("1s")
 
     def call(self, store: Store) -> object:
-        return store.prune_files(limit=9)
+        return store.write(operations.prune_files, limit=9)
 
     def complete(self) -> bool:
-        return self.store.prune_files(limit=9) == 0
+        return self.store.write(operations.prune_files, limit=9) == 0
 
 
 class Answer(Verb):
@@ -571,19 +590,23 @@ class Answer(Verb):
 
     def prepare(self) -> None:
         self.store.engine.write("ask", lambda tx: tx.text(ASK[self.store.dialect], {}))
-        self.row = self.store.asked(limit=9)[-1].id
+        self.row = self.store.peek(operations.asked, limit=9)[-1].id
         self.ids = enqueue_many(self.store, 1)
 
     def call(self, store: Store) -> object:
-        def do(joined: Any) -> ControlReply:
-            joined.cancel_run(self.ids[0], None, ME, note_end)
-            joined.record_action(ME, "asked", self.key)
+        def do(tx: Transaction) -> ControlReply:
+            joined = store.inside(tx)
+            joined.write(operations.cancel_run, self.ids[0], None, ME, note_end)
+            joined.write(operations.record_action, ME, "asked", self.key)
             return ControlReply(status="done", redacted_text=self.key)
 
-        return store.answer(self.row, do, lambda fault: failed(self.key, fault))
+        return store.write(operations.answer, self.row, do, lambda fault: failed(self.key, fault))
 
     def complete(self) -> bool:
-        return states(self.store, self.ids) == ["cancelled"] and self.store.asked(limit=9) == []
+        return (
+            states(self.store, self.ids) == ["cancelled"]
+            and self.store.peek(operations.asked, limit=9) == []
+        )
 
 
 class PruneAnswered(Verb):
@@ -592,16 +615,21 @@ class PruneAnswered(Verb):
     def prepare(self) -> None:
         for _ in range(2):
             self.store.engine.write("ask", lambda tx: tx.text(ASK[self.store.dialect], {}))
-        for one in self.store.asked(limit=9):
+        for one in self.store.peek(operations.asked, limit=9):
             reply = ControlReply(status="done", redacted_text=self.key)
-            self.store.answer(one.id, lambda _, reply=reply: reply, lambda fault: failed("", fault))
+            self.store.write(
+                operations.answer,
+                one.id,
+                lambda _, reply=reply: reply,
+                lambda fault: failed("", fault),
+            )
         self.clock.advance("1h")
 
     def call(self, store: Store) -> object:
-        return store.prune_answered(age_seconds=1, keep=100, limit=9)
+        return store.write(operations.prune_answered, age_seconds=1, keep=100, limit=9)
 
     def complete(self) -> bool:
-        return self.store.prune_answered(age_seconds=1, keep=100, limit=9) == 0
+        return self.store.write(operations.prune_answered, age_seconds=1, keep=100, limit=9) == 0
 
 
 ASK = {
@@ -643,15 +671,17 @@ def test_every_call_reports_where_it_could_die(
     scene.call(watched)
     points = [point for point in probe.points if not point.startswith("read.")]
     names = [point.split(".") for point in points]
-    assert all(len(name) == 3 for name in names)
-    assert verb.name in {name[0] for name in names}
-    calls, sides = {tuple(name[:2]) for name in names}, {name[2] for name in names}
+    assert all(len(name) == 4 for name in names)
+    assert verb.name in {name[1] for name in names}
+    calls = {(f"{name[0]}.{name[1]}", name[2]) for name in names}
+    sides = {name[3] for name in names}
     assert sides == {"before", "after"}
     counts = Counter(points)
     for call, statement in calls:
         assert counts[f"{call}.{statement}.before"] == counts[f"{call}.{statement}.after"]
         assert (call, "commit") in calls
-    assert points[-2:] == [f"{names[-1][0]}.commit.before", f"{names[-1][0]}.commit.after"]
+    last = ".".join(names[-1][:2])
+    assert points[-2:] == [f"{last}.commit.before", f"{last}.commit.after"]
 
 
 @every_verb
@@ -709,7 +739,7 @@ def test_a_crash_in_one_thread_does_not_stop_the_others(
         for _ in range(20):
             run = new_run()
             try:
-                shared.enqueue([run])
+                shared.write(operations.enqueue, [run])
             except (Crash, Exception):
                 continue
             done.append(run.id)

@@ -12,17 +12,20 @@ from rota.errors import Unknown
 from rota.flow.control import Control
 from rota.flow.events import Events
 from rota.flow.fire import REFUSED_PAUSE, Fire
+from rota.flow.home import adopt, check_home
 from rota.flow.promote import Promote
+from rota.flow.prune import count_uncounted
 from rota.flow.settle import Settler
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.retry import ONCE, Retry
 from rota.model.run import ClaimedRun, Run
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
-from rota.storage.protocol import Broken
-from rota.storage.scripts.fire import NOTHING_FIRED
+from rota.storage import operations
+from rota.storage.operations.firing import NOTHING_FIRED, Broken
 from rota.storage.store import Store
-from tests.conformance.support import ME, Place, VirtualClock
+from tests.conformance.support import ME, Place, VirtualClock, sweep
+from tests.support.operations import replace_operation
 
 LEASE = timedelta(days=30)
 MINUTE = timedelta(minutes=1)
@@ -36,7 +39,7 @@ class World:
         self.job = Job(name="job", retry=retry)
         self.running: list[ClaimedRun] = []
         self.restart()
-        self.store.put_jobs([self.job])
+        self.store.write(operations.put_jobs, [self.job])
 
     def restart(self) -> None:
         """A new process: nothing is remembered but what the rows say."""
@@ -55,7 +58,7 @@ class World:
 
     def put(self, kind: str = "every", expr: str = "1m", **options: object) -> Schedule:
         made = Schedule(name="s", job="job", kind=kind, expr=expr, **options)  # type: ignore[arg-type]
-        return self.store.put_schedule(made, ME)
+        return self.store.write(operations.put_schedule, made, ME)
 
     def look(self) -> list[ClaimedRun]:
         """Everything that is due now fires, is promoted and claimed; what was claimed."""
@@ -63,7 +66,9 @@ class World:
             pass
         while self.promote.step() == 0.0:
             pass
-        claimed = self.store.claim("w", queues=(), jobs=["job"], limit=1000, lease=LEASE)
+        claimed = self.store.write(
+            operations.claim, "w", queues=(), jobs=["job"], limit=1000, lease=LEASE
+        )
         self.running += claimed
         return claimed
 
@@ -81,12 +86,12 @@ class World:
         )
 
     def runs(self, *states: str) -> list[Run]:
-        found = self.store.list_runs(job="job", limit=500)[::-1]
+        found = self.store.read(operations.list_runs, job="job", limit=500)[::-1]
         return [run for run in found if not states or run.state in states]
 
     @property
     def schedule(self) -> Schedule:
-        return self.store.schedule_named("s")
+        return self.store.read(operations.schedule_named, "s")
 
 
 @pytest.fixture
@@ -97,7 +102,9 @@ def world(place: Place, clock: VirtualClock) -> World:
 def ledger(store: Store, schedule: Schedule) -> dict[datetime, str]:
     """The outcome of each occurrence, stretches expanded; nothing may stand in two rows."""
     found: dict[datetime, str] = {}
-    for row in store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500):
+    for row in store.read(
+        operations.list_occurrences, schedule.id, before=WAITING_FOR_RUN, limit=500
+    ):
         moment, count = row["occurrence"], 0
         while moment <= row["last_occurrence"]:
             assert moment not in found, f"{moment} has two outcomes"
@@ -214,7 +221,9 @@ def test_catch_up_after_an_hour_of_downtime(
     world.clock.advance("1h30s")
     for counts in ticks:
         world.fire.step()
-        made = world.store.claim("w", queues=(), jobs=["job"], limit=1000, lease=LEASE)
+        made = world.store.write(
+            operations.claim, "w", queues=(), jobs=["job"], limit=1000, lease=LEASE
+        )
         assert [run.missed_count for run in made] == counts
     assert outcomes(world) == expected
     world.pass_time("90s", step="30s")
@@ -354,13 +363,15 @@ def test_drop_leaves_the_runs_that_were_made(world: World) -> None:
     world.pass_time("3m")
     world.control.drop("s", "no longer needed")
     with pytest.raises(Unknown):
-        world.store.schedule_named("s")
+        world.store.read(operations.schedule_named, "s")
     assert [run.state for run in world.runs()] == ["running", "held", "held"]
     while world.running:
         world.end(world.running[0], "failed")
         world.look()
     assert [run.state for run in world.runs()] == ["dead"] * 3
-    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=10)
+    rows = world.store.read(
+        operations.list_occurrences, schedule.id, before=WAITING_FOR_RUN, limit=10
+    )
     assert [row["outcome"] for row in rows] == ["fired"] * 3
 
 
@@ -368,7 +379,7 @@ def test_an_edit_fires_nothing_of_the_past_and_never_unpauses(world: World) -> N
     made = world.put(kind="cron", expr="0 0 * * *")
     world.control.pause("s", "mine")
     world.clock.advance("6h")
-    edited = world.store.put_schedule(replace(made, expr="0 * * * *"), ME)
+    edited = world.store.write(operations.put_schedule, replace(made, expr="0 * * * *"), ME)
     assert edited.paused
     assert edited.next_fire_at == world.clock.after("1h")
     world.control.resume("s")
@@ -379,21 +390,26 @@ def test_an_edit_fires_nothing_of_the_past_and_never_unpauses(world: World) -> N
 def test_an_edit_that_is_not_about_time_keeps_the_cursor(world: World) -> None:
     made = world.put(expr="1h")
     world.clock.advance("30m")
-    edited = world.store.put_schedule(replace(made, overlap="skip", args={"a": 1}), ME)
+    edited = world.store.write(
+        operations.put_schedule, replace(made, overlap="skip", args={"a": 1}), ME
+    )
     assert edited.next_fire_at == made.next_fire_at
-    assert world.store.put_schedule(replace(made, overlap="skip", args={"a": 1}), ME) == edited
+    assert (
+        world.store.write(operations.put_schedule, replace(made, overlap="skip", args={"a": 1}), ME)
+        == edited
+    )
     assert [row["action"] for row in world.control.changes("s")] == ["alter", "create"]
 
 
 def test_disabling_stops_fires_only_and_enabling_counts_as_resume(world: World) -> None:
     made = world.put(overlap="queue")
     world.pass_time("2m")
-    world.store.put_schedule(replace(made, enabled=False), ME)
+    world.store.write(operations.put_schedule, replace(made, enabled=False), ME)
     world.pass_time("5m")
     assert [run.state for run in world.runs()] == ["running", "held"]
     world.end(world.running[0])
     assert len(world.look()) == 1, "queued runs still run"
-    world.store.put_schedule(made, ME)
+    world.store.write(operations.put_schedule, made, ME)
     world.look()
     assert outcomes(world) == ["fired"] * 2 + ["missed"] * 5
 
@@ -403,8 +419,10 @@ def test_a_weekly_schedule_fires_though_every_day_has_a_restart(world: World) ->
     for _ in range(28):
         world.clock.advance("1d")
         world.restart()
-        world.store.put_schedule(
-            Schedule(name="s", job="job", kind="cron", expr="0 3 * * MON", overlap="allow"), ME
+        world.store.write(
+            operations.put_schedule,
+            Schedule(name="s", job="job", kind="cron", expr="0 3 * * MON", overlap="allow"),
+            ME,
         )
         world.look()
     assert outcomes(world) == ["fired"] * 4
@@ -439,7 +457,7 @@ def test_a_delay_schedule_that_passes_its_end_says_that_it_is_finished(
         other = Schedule(
             name="other", job="job", kind="every", expr="5m", overlap="skip", overlap_key="k"
         )
-        world.store.put_schedule(other, ME)
+        world.store.write(operations.put_schedule, other, ME)
     world.pass_time("9m")
     world.clock.advance("1m")
     world.fire.step()
@@ -453,10 +471,12 @@ def test_a_delay_schedule_that_passes_its_end_says_that_it_is_finished(
         case "stranded":
             assert world.schedule.next_fire_at == WAITING_FOR_RUN
             world.place.execute(f"DELETE FROM {world.place.table('runs')}")
-            world.store.sweep(100)
+            sweep(world.store, 100)
     for _ in range(2):
         assert (world.schedule.next_fire_at, world.schedule.status) == (None, "FINISHED")
-        changes = world.store.list_schedule_changes(world.schedule.id, before=10**9, limit=9)
+        changes = world.store.read(
+            operations.list_schedule_changes, world.schedule.id, before=10**9, limit=9
+        )
         assert [(row["action"], row["by"]) for row in changes] == [
             ("finish", "rota"), ("create", ME.by),
         ]  # fmt: skip
@@ -464,7 +484,7 @@ def test_a_delay_schedule_that_passes_its_end_says_that_it_is_finished(
         finished = [one for one in world.control.audit() if one["action"] == "finish_schedule"]
         assert [one["thing"] for one in finished] == ["s"]
         world.pass_time("10m")
-        world.store.sweep(100)
+        sweep(world.store, 100)
 
 
 def test_first_run_starts_at_and_ends_at_bound_a_schedule(world: World) -> None:
@@ -487,8 +507,10 @@ def test_jitter_and_spread_delay_the_run_and_not_the_occurrence(world: World) ->
 
 def test_pause_resume_and_cancel_the_runs_of_one_schedule(world: World) -> None:
     world.put(overlap="queue")
-    other = world.store.put_schedule(
-        Schedule(name="other", job="job", kind="every", expr="1m", overlap="queue"), ME
+    other = world.store.write(
+        operations.put_schedule,
+        Schedule(name="other", job="job", kind="every", expr="1m", overlap="queue"),
+        ME,
     )
     world.pass_time("3m")
     assert world.control.pause_runs("s", "hold on") == 3
@@ -510,16 +532,18 @@ def test_one_bad_schedule_among_many_delays_nobody(world: World) -> None:
     # To make a schedule takes DuckDB thirty times as long as SQLite.
     many = 100 if world.store.engine.name == "duckdb" else 1_000
     for number in range(many):
-        world.store.put_schedule(
-            Schedule(name=f"s{number}", job="job", kind="every", expr="1m", overlap="allow"), ME
+        world.store.write(
+            operations.put_schedule,
+            Schedule(name=f"s{number}", job="job", kind="every", expr="1m", overlap="allow"),
+            ME,
         )
     unknown = Schedule(name="unknown", job="nobody", kind="every", expr="1m", overlap="allow")
-    world.store.put_schedule(unknown, ME)
+    world.store.write(operations.put_schedule, unknown, ME)
     _corrupt(world.store, "s7")
     world.pass_time("1m")
     assert len(world.running) == many - 1
     assert world.control.overview()["schedules"]["broken"] == 1
-    waiting = world.store.list_runs(job="nobody", limit=9)
+    waiting = world.store.read(operations.list_runs, job="nobody", limit=9)
     assert [run.state for run in waiting] == ["queued"]
     assert any("not registered" in why for why in world.control.explain("unknown").reasons)
 
@@ -534,31 +558,44 @@ def test_old_ledger_rows_are_folded_and_never_past_the_cursor(world: World) -> N
     schedule = world.put(overlap="allow")
     world.pass_time("30m")
     before = outcomes(world)
-    saved = world.store.fold_ledger(schedule.id, age_seconds=1e9, keep_rows=10, limit=500)
-    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500)
+    saved = world.store.write(
+        operations.fold_ledger, schedule.id, age_seconds=1e9, keep_rows=10, limit=500
+    )
+    rows = world.store.read(
+        operations.list_occurrences, schedule.id, before=WAITING_FOR_RUN, limit=500
+    )
     assert saved > 0
     assert len(rows) == 30 - saved
     assert outcomes(world) == before
-    assert world.store.fold_ledger(schedule.id, age_seconds=1e9, keep_rows=10, limit=500) == 0
+    assert (
+        world.store.write(
+            operations.fold_ledger, schedule.id, age_seconds=1e9, keep_rows=10, limit=500
+        )
+        == 0
+    )
     world.clock.advance("365d")
-    world.store.fold_ledger(schedule.id, age_seconds=86400, keep_rows=10_000, limit=500)
-    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500)
+    world.store.write(
+        operations.fold_ledger, schedule.id, age_seconds=86400, keep_rows=10_000, limit=500
+    )
+    rows = world.store.read(
+        operations.list_occurrences, schedule.id, before=WAITING_FOR_RUN, limit=500
+    )
     assert [row["count"] for row in rows] == [30]
 
 
 def test_a_store_in_another_place_pauses_its_schedules_until_adopted(world: World) -> None:
     world.put()
     # On PostgreSQL the test's database is a copy of another one, so the guard has seen a move.
-    world.store.adopt("blue", ME)
-    assert world.store.check_home("blue") is None
-    reason = world.store.check_home("green")
+    adopt(world.store, "blue", ME)
+    assert check_home(world.store, "blue") is None
+    reason = check_home(world.store, "green")
     assert "cluster was blue, is green" in str(reason)
     assert world.schedule.paused_reason == reason
     world.pass_time("5m")
     assert not world.runs()
-    assert world.store.adopt("green", ME) == 1
+    assert adopt(world.store, "green", ME) == 1
     assert not world.schedule.paused
-    assert world.store.check_home("green") is None
+    assert check_home(world.store, "green") is None
     world.pass_time("1m")
     assert len(world.runs()) == 1
 
@@ -600,7 +637,7 @@ def test_a_broken_row_can_be_seen_edited_and_dropped(world: World) -> None:
     assert [one.name for one in world.control.schedules()] == ["s"]
     assert "garbage" in world.control.explain("s").reasons[0]
     world.control.pause("s", "look at it")
-    mended = world.store.put_schedule(made, ME)
+    mended = world.store.write(operations.put_schedule, made, ME)
     assert (mended.error, mended.status) == (None, "PAUSED")
     _corrupt(world.store, "s")
     world.control.drop("s")
@@ -611,11 +648,12 @@ def test_a_broken_row_can_be_seen_edited_and_dropped(world: World) -> None:
 def test_saving_a_parked_schedule_again_heals_it(world: World) -> None:
     made = world.put()
     assert made.next_fire_at is not None
-    world.store.park_schedules(
-        [Broken(made.id, made.next_fire_at, made.revision, "cannot be planned: a bug")]
+    world.store.write(
+        operations.disable_broken_schedules,
+        [Broken(made.id, made.next_fire_at, made.revision, "cannot be planned: a bug")],
     )
     assert world.schedule.status == "BROKEN"
-    healed = world.store.put_schedule(made, ME)
+    healed = world.store.write(operations.put_schedule, made, ME)
     assert (healed.status, healed.next_fire_at) == ("ACTIVE", world.clock.after("1m"))
 
 
@@ -629,13 +667,17 @@ def test_two_weeks_down_with_a_five_second_schedule_stay_bounded(
     schedule = world.put("cron", "*/5 * * * * *", overlap="allow", catch_up=catch_up)
     world.clock.advance("14d")
     world.fire.step()
-    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500)[::-1]
+    rows = world.store.read(
+        operations.list_occurrences, schedule.id, before=WAITING_FOR_RUN, limit=500
+    )[::-1]
     assert len(world.runs()) == runs
     assert [row["count"] for row in rows] == counts
     # What was too much to count inside fire is counted afterwards.
-    while world.store.count_uncounted():
+    while count_uncounted(world.store):
         pass
-    rows = world.store.list_occurrences(schedule.id, before=WAITING_FOR_RUN, limit=500)
+    rows = world.store.read(
+        operations.list_occurrences, schedule.id, before=WAITING_FOR_RUN, limit=500
+    )
     total = 14 * 24 * 3600 // 5
     if catch_up == "all":
         assert sum(row["count"] for row in rows) == 100
@@ -657,12 +699,12 @@ def test_an_edit_records_what_was_due_and_had_not_fired(
 ) -> None:
     made = world.put()
     if paused:
-        world.store.pause_schedule(made.name, None, ME)
+        world.store.write(operations.pause_schedule, made.name, None, ME)
     world.clock.advance("3m")  # nobody looked meanwhile
-    world.store.put_schedule(replace(made, expr="1h"), ME)
+    world.store.write(operations.put_schedule, replace(made, expr="1h"), ME)
     if paused:
-        world.store.resume_schedule(made.name, None, ME)
-    rows = world.store.list_occurrences(made.id, before=WAITING_FOR_RUN, limit=9)
+        world.store.write(operations.resume_schedule, made.name, None, ME)
+    rows = world.store.read(operations.list_occurrences, made.id, before=WAITING_FOR_RUN, limit=9)
     assert [(row["outcome"], row["count"], row["reason"]) for row in rows] == [
         ("missed", 3, reason)
     ]
@@ -671,7 +713,7 @@ def test_an_edit_records_what_was_due_and_had_not_fired(
 def test_a_long_catch_up_keeps_nobody_waiting_that_is_on_time(world: World) -> None:
     for number in range(8):
         late = Schedule(name=f"late-{number}", job="job", kind="every", expr="1m", catch_up="all")
-        world.store.put_schedule(late, ME)
+        world.store.write(operations.put_schedule, late, ME)
     world.clock.advance("1d")
     world.put()
     world.clock.advance("1m")
@@ -699,8 +741,10 @@ def test_who_is_behind_does_not_plan_ahead(world: World) -> None:
     """What is due in a moment is newer than what is due, and must not be taken for it."""
     for name, first in (("late", "10s"), ("later", "20s"), ("soon", "30.01s")):
         begin = world.clock.after(first)
-        world.store.put_schedule(
-            Schedule(name=name, job="job", kind="every", expr="1h", first_run=begin), ME
+        world.store.write(
+            operations.put_schedule,
+            Schedule(name=name, job="job", kind="every", expr="1h", first_run=begin),
+            ME,
         )
     world.clock.advance("30s")
     fire = ahead(world)
@@ -716,7 +760,7 @@ def test_a_schedule_that_somebody_holds_is_tried_again_without_haste(
     world.clock.advance("1m")
     fire = Fire(world.store, monotonic=lambda: 0.0, fired=lambda: None)
     with monkeypatch.context() as patch:
-        patch.setattr(world.store, "fire", lambda *asked: NOTHING_FIRED)
+        replace_operation(patch, world.store, operations.fire, lambda *asked: NOTHING_FIRED)
         assert fire.step() == REFUSED_PAUSE
     fire.step()
     assert len(world.runs()) == 1
@@ -763,8 +807,10 @@ def test_who_is_here_begins_what_is_on_time_before_others_are_told(
 
 def test_a_tick_that_was_planned_ahead_fires_no_more_than_it_may(world: World) -> None:
     for number in range(5):
-        world.store.put_schedule(
-            Schedule(name=f"s{number}", job="job", kind="every", expr="1m"), ME
+        world.store.write(
+            operations.put_schedule,
+            Schedule(name=f"s{number}", job="job", kind="every", expr="1m"),
+            ME,
         )
     fire = ahead(world, max_fires_per_tick=2)
     world.clock.advance("59.99s")
@@ -817,11 +863,11 @@ def test_a_change_after_planning_ahead_wins(world: World, change: str) -> None:
     fire.step()
     match change:
         case "pause":
-            world.store.pause_schedule("s", None, ME)
+            world.store.write(operations.pause_schedule, "s", None, ME)
         case "edit":
-            world.store.put_schedule(replace(made, expr="1h"), ME)
+            world.store.write(operations.put_schedule, replace(made, expr="1h"), ME)
         case "drop":
-            world.store.drop_schedule("s", None, ME)
+            world.store.write(operations.drop_schedule, "s", None, ME)
     world.clock.advance("10ms")
     assert fire.step() == 0.0  # it is time
     fire.step()

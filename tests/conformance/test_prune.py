@@ -12,7 +12,8 @@ from rota.flow.prune import Prune
 from rota.model.retry import ONCE
 from rota.model.schedule import Schedule
 from rota.model.transitions import PENDING
-from rota.storage.scripts.claim import LogLine
+from rota.storage import operations
+from rota.storage.operations.claiming import LogLine
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -41,7 +42,9 @@ def ended(store: Store, kind: str = "succeeded", **options: object) -> str:
 
 
 def prune(store: Store, state: str = "succeeded", keep_last: int = 0, limit: int = 100) -> int:
-    return store.prune_runs(state, age_seconds=DAY, keep_last=keep_last, limit=limit)
+    return store.write(
+        operations.prune_runs, state, age_seconds=DAY, keep_last=keep_last, limit=limit
+    )
 
 
 def test_a_run_is_kept_for_its_time(store: Store, clock: VirtualClock) -> None:
@@ -52,7 +55,7 @@ def test_a_run_is_kept_for_its_time(store: Store, clock: VirtualClock) -> None:
     assert prune(store) == 1
     assert prune(store) == 0
     with pytest.raises(Unknown, match=run_id):
-        store.run(run_id)
+        store.read(operations.get_run, run_id)
 
 
 def test_each_state_is_pruned_on_its_own(store: Store, clock: VirtualClock) -> None:
@@ -68,7 +71,7 @@ def test_each_state_is_pruned_on_its_own(store: Store, clock: VirtualClock) -> N
 def test_what_has_not_ended_is_never_pruned(store: Store, clock: VirtualClock) -> None:
     enqueue_many(store, 2, concurrency_key="c")
     enqueue(store, due_at=clock.after("9d"))
-    store.pause_run(enqueue(store), None, ME)
+    store.write(operations.pause_run, enqueue(store), None, ME)
     claim(store, 1)
     clock.advance("2d")
     before = all_runs(store)
@@ -101,7 +104,10 @@ def test_all_that_belongs_to_a_run_goes_with_it(
 ) -> None:
     enqueue(store, key="k", concurrency_key="c")
     run = claim_one(store)
-    store.insert_logs([LogLine(run_seq=run.seq, attempt=1, at=clock(), level="info", text="hello")])
+    store.write(
+        operations.insert_logs,
+        [LogLine(run_seq=run.seq, attempt=1, at=clock(), level="info", text="hello")],
+    )
     settle(store, run, "failed", retry=ONCE)
     clock.advance("2d")
     assert prune(store, "dead") == 1
@@ -134,7 +140,9 @@ def test_many_pruners_prune_each_run_once(store: Store, place: Place, clock: Vir
 
 
 def fold(store: Store, schedule: Schedule, limit: int = 9) -> int:
-    return store.fold_ledger(schedule.id, age_seconds=DAY, keep_rows=100, limit=limit)
+    return store.write(
+        operations.fold_ledger, schedule.id, age_seconds=DAY, keep_rows=100, limit=limit
+    )
 
 
 def test_old_ledger_rows_fold_in_bounded_batches(store: Store, clock: VirtualClock) -> None:
@@ -171,7 +179,7 @@ def test_the_ledger_of_a_dropped_schedule_ages_like_any_other(
     schedule = put_schedule(store, overlap="allow", catch_up="all")
     clock.advance("20s")
     tick(store)
-    store.drop_schedule("schedule", None, ME)
+    store.write(operations.drop_schedule, "schedule", None, ME)
     assert len(ledger(store, schedule)) == 2
     clock.advance("2d")
     assert fold(store, schedule) == 1

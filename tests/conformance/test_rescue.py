@@ -10,6 +10,7 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE, Retry
 from rota.model.schedule import WAITING_FOR_RUN
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     LEASE,
@@ -28,6 +29,7 @@ from tests.conformance.support import (
     settle,
     slots,
     states,
+    sweep,
     tick,
     together,
     worker_row,
@@ -53,10 +55,15 @@ def test_lost_attempts_are_counted_apart_from_failures(store: Store, clock: Virt
         run = claim_one(store)
         clock.advance("30s")
         rescue(store)
-        assert (store.run(run_id).lost, store.run(run_id).failures) == (lost, 0)
-    ended = store.run(run_id)
+        assert (
+            store.read(operations.get_run, run_id).lost,
+            store.read(operations.get_run, run_id).failures,
+        ) == (lost, 0)
+    ended = store.read(operations.get_run, run_id)
     assert (ended.state, ended.error, ended.finished_at) == ("dead", "lease expired", clock())
-    assert [row.outcome for row in store.list_attempts(run.seq, limit=9)] == ["lost"] * 3
+    assert [row.outcome for row in store.read(operations.list_attempts, run.seq, limit=9)] == [
+        "lost"
+    ] * 3
 
 
 def test_expired_runs_come_in_pages_the_oldest_first(store: Store, clock: VirtualClock) -> None:
@@ -65,29 +72,38 @@ def test_expired_runs_come_in_pages_the_oldest_first(store: Store, clock: Virtua
         claim(store, 1)
         clock.advance("1s")
     clock.advance("30s")
-    assert [run.id for run in store.expired_runs(2)] == [first, second]
+    assert [run.id for run in store.read(operations.expired_runs, 2)] == [first, second]
 
 
 def test_a_renewal_after_the_look_saves_the_run(store: Store, clock: VirtualClock) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
     clock.advance("30s")
-    found = store.expired_runs(10)
-    store.renew([(run.seq, run.attempt)], LEASE)
-    assert store.settle([decide(one, LOST, retry=ONCE, max_lost=1) for one in found]) == []
-    assert (store.run(run_id).state, store.run(run_id).lost) == ("running", 0)
+    found = store.read(operations.expired_runs, 10)
+    store.write(operations.renew, [(run.seq, run.attempt)], LEASE)
+    assert (
+        store.write(operations.settle, [decide(one, LOST, retry=ONCE, max_lost=1) for one in found])
+        == []
+    )
+    assert (
+        store.read(operations.get_run, run_id).state,
+        store.read(operations.get_run, run_id).lost,
+    ) == ("running", 0)
 
 
 def test_a_run_lost_and_found_again_is_not_lost_twice(store: Store, clock: VirtualClock) -> None:
     run_id = enqueue(store)
     claim_one(store)
     clock.advance("30s")
-    found = [decide(run, LOST, retry=Retry(), max_lost=3) for run in store.expired_runs(10)]
-    store.settle(found)
+    found = [
+        decide(run, LOST, retry=Retry(), max_lost=3)
+        for run in store.read(operations.expired_runs, 10)
+    ]
+    store.write(operations.settle, found)
     claim_one(store)
     clock.advance("30s")
-    assert store.settle(found) == []
-    assert store.run(run_id).lost == 1
+    assert store.write(operations.settle, found) == []
+    assert store.read(operations.get_run, run_id).lost == 1
 
 
 def test_many_rescuers_rescue_each_run_once(
@@ -108,7 +124,10 @@ def test_a_rescue_honours_what_was_asked(
 ) -> None:
     run_id = enqueue(store)
     claim_one(store)
-    (store.cancel_run if request_first == "cancel" else store.pause_run)(run_id, None, ME)
+    if request_first == "cancel":
+        store.write(operations.cancel_run, run_id, None, ME)
+    else:
+        store.write(operations.pause_run, run_id, None, ME)
     clock.advance("30s")
     rescue(store)
     wanted = {"cancel": "cancelled", "pause": "paused"}[request_first]
@@ -122,26 +141,26 @@ def test_slots_that_nobody_owns_are_freed(store: Store) -> None:
     first, second = enqueue_many(store, 2, concurrency_key="c", concurrency_limit=2)
     third = enqueue(store, concurrency_key="c", concurrency_limit=3)
     settle(store, claim_one(store))
-    gone, ended = 999_999, store.run(first).seq
+    gone, ended = 999_999, store.read(operations.get_run, first).seq
     store.engine.write("leave", lambda tx: tx.all("take_slot", key="c/d", number=1, seq=gone))
     store.engine.write("leave", lambda tx: tx.all("take_slot", key="c/d", number=2, seq=ended))
     waiting = enqueue(store, concurrency_key="d", concurrency_limit=1)
     assert states(store, [waiting]) == ["held"]
-    assert store.sweep(10) == 1
+    assert sweep(store, 10) == 1
     assert states(store, [second, third, waiting]) == ["queued", "queued", "queued"]
     assert slots(store, "c/d") == [1]
     assert len(slots(store, "c/c")) == 2
-    assert store.sweep(10) == 0
+    assert sweep(store, 10) == 0
 
 
 def test_a_sweep_leaves_runs_between_attempts_their_slots(store: Store) -> None:
     retried = enqueue(store, concurrency_key="a")
     settle(store, claim_one(store), "failed")
     paused = enqueue(store, concurrency_key="b")
-    store.pause_run(paused, None, ME)
+    store.write(operations.pause_run, paused, None, ME)
     both = [enqueue(store, overlap_key="o", concurrency_key="a")]
     assert states(store, [retried, paused, *both]) == ["waiting", "paused", "held"]
-    assert store.sweep(10) == 0
+    assert sweep(store, 10) == 0
     assert [slots(store, key) for key in ("c/a", "c/b", "o/o")] == [[1], [1], [1]]
 
 
@@ -151,12 +170,12 @@ def test_a_delay_schedule_whose_run_is_gone_starts_again(
     put_schedule(store, anchor="delay")
     clock.advance("10s")
     tick(store)
-    assert store.sweep(10) == 0
+    assert sweep(store, 10) == 0
     place.execute(f"DELETE FROM {place.table('runs')}")  # nobody of ours would leave it behind
-    assert store.schedule_named("schedule").next_fire_at == WAITING_FOR_RUN
-    assert store.sweep(10) == 2, "and its slot is free"
-    assert store.schedule_named("schedule").next_fire_at == clock.after("10s")
-    assert store.sweep(10) == 0
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == WAITING_FOR_RUN
+    assert sweep(store, 10) == 2, "and its slot is free"
+    assert store.read(operations.schedule_named, "schedule").next_fire_at == clock.after("10s")
+    assert sweep(store, 10) == 0
 
 
 def test_a_schedule_that_cannot_be_read_does_not_stop_the_sweep(
@@ -167,9 +186,9 @@ def test_a_schedule_that_cannot_be_read_does_not_stop_the_sweep(
     clock.advance("10s")
     assert tick(store) == 2
     place.execute(f"DELETE FROM {place.table('runs')}")
-    overwrite(store, store.schedule_named("bad"), expr="?")
-    store.sweep(10)
-    assert store.schedule_named("good").next_fire_at == clock.after("10s")
+    overwrite(store, store.read(operations.schedule_named, "bad"), expr="?")
+    sweep(store, 10)
+    assert store.read(operations.schedule_named, "good").next_fire_at == clock.after("10s")
 
 
 def test_a_sweep_is_bounded(store: Store) -> None:
@@ -180,20 +199,20 @@ def test_a_sweep_is_bounded(store: Store) -> None:
 
     for number in range(5):
         leave(number)
-    assert [store.sweep(2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [sweep(store, 2) for _ in range(4)] == [2, 2, 1, 0]
 
 
 # Workers
 
 
 def test_a_worker_says_that_it_is_alive(store: Store, clock: VirtualClock) -> None:
-    store.put_worker(worker_row("one"))
+    store.write(operations.put_worker, worker_row("one"))
     started = clock()
     enqueue(store)
     claim(store, worker="one")
     clock.advance("10s")
-    store.put_worker(worker_row("one", slots=2, stuck=1, queues='["default"]'))
-    (worker,) = store.list_workers(limit=9)
+    store.write(operations.put_worker, worker_row("one", slots=2, stuck=1, queues='["default"]'))
+    (worker,) = store.read(operations.list_workers, limit=9)
     assert (worker["started_at"], worker["seen_at"]) == (started, clock())
     assert (worker["slots"], worker["stuck"], worker["running"]) == (2, 1, 1)
     assert (worker["jobs"], worker["queues"]) == (["job"], ["default"])
@@ -203,15 +222,15 @@ def test_workers_are_forgotten_when_they_say_goodbye_or_are_silent(
     store: Store, clock: VirtualClock
 ) -> None:
     for name in ("gone", "silent", "alive"):
-        store.put_worker(worker_row(name))
-    store.forget_worker("gone")
+        store.write(operations.put_worker, worker_row(name))
+    store.write(operations.forget_worker, "gone")
     clock.advance("1m")
-    store.put_worker(worker_row("alive"))
-    store.forget_old_workers(timedelta(seconds=59).total_seconds())
-    assert [worker["id"] for worker in store.list_workers(limit=9)] == ["alive"]
+    store.write(operations.put_worker, worker_row("alive"))
+    store.write(operations.forget_old_workers, timedelta(seconds=59).total_seconds())
+    assert [worker["id"] for worker in store.read(operations.list_workers, limit=9)] == ["alive"]
 
 
 def test_a_run_that_never_started_is_not_lost(store: Store, clock: VirtualClock) -> None:
-    store.enqueue([new_run()])
+    store.write(operations.enqueue, [new_run()])
     clock.advance("1000d")
-    assert store.expired_runs(10) == []
+    assert store.read(operations.expired_runs, 10) == []

@@ -10,6 +10,7 @@ from rota.errors import Invalid, WrongSchema
 from rota.model.job import Job
 from rota.model.run import NewRun
 from rota.model.schedule import Schedule
+from rota.storage import operations
 from rota.storage.store import open_store
 from tests.conformance.support import ME, Place, VirtualClock
 
@@ -25,17 +26,24 @@ def test_two_applications_in_one_database_know_nothing_of_each_other(
     ]
     for number, store in enumerate(stores):
         store.migrate()
-        store.put_jobs([Job(name="job")])
-        store.put_schedule(Schedule(name="s", job="job", kind="every", expr="1m"), ME)
-        store.enqueue([NewRun(id=RUN.format(number), job="job", queue="default", args="{}")])
+        store.write(operations.put_jobs, [Job(name="job")])
+        store.write(
+            operations.put_schedule, Schedule(name="s", job="job", kind="every", expr="1m"), ME
+        )
+        store.write(
+            operations.enqueue,
+            [NewRun(id=RUN.format(number), job="job", queue="default", args="{}")],
+        )
     shop, billing = stores
-    shop.pause_schedule("s", "only mine", ME)
-    shop.set_dispatch(False, "only mine", ME)
-    assert shop.claim("w", queues=(), jobs=["job"], limit=9, lease=LEASE) == []
-    (run,) = billing.claim("w", queues=(), jobs=["job"], limit=9, lease=LEASE)
+    shop.write(operations.pause_schedule, "s", "only mine", ME)
+    shop.write(operations.set_dispatch, False, "only mine", ME)
+    assert shop.write(operations.claim, "w", queues=(), jobs=["job"], limit=9, lease=LEASE) == []
+    (run,) = billing.write(operations.claim, "w", queues=(), jobs=["job"], limit=9, lease=LEASE)
     assert run.id == RUN.format(1)
-    assert not billing.schedule_named("s").paused
-    assert shop.meta()["installation"] != billing.meta()["installation"]
+    assert not billing.read(operations.schedule_named, "s").paused
+    assert (
+        shop.read(operations.meta)["installation"] != billing.read(operations.meta)["installation"]
+    )
 
 
 def test_a_schema_that_was_never_migrated_is_no_store(place: Place, clock: VirtualClock) -> None:

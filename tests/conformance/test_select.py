@@ -9,6 +9,7 @@ import pytest
 from rota.errors import Invalid, RotaError, Unavailable
 from rota.model.limits import SELECT_BYTES, SELECT_COLUMNS, SELECT_ROW_BYTES
 from rota.model.views import VIEWS
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import PATIENCE, Place, claim_one, enqueue, put_schedule, settle
 from tests.conformance.test_views import SCHEMAS
@@ -122,7 +123,7 @@ def test_nothing_but_one_select_is_accepted(place: Place, store: Store) -> None:
     for sql in WRITES:
         with pytest.raises(Invalid):
             print(sql, select(store, sql.format(runs=place.table("runs"))))
-    assert store.run(run_id).state == "queued"
+    assert store.read(operations.get_run, run_id).state == "queued"
 
 
 PRIVATE = (
@@ -327,10 +328,10 @@ def test_a_store_in_memory_can_be_written_after_a_query() -> None:
     store = open_store("sqlite:///:memory:")
     store.migrate()
     assert select(store, "SELECT count(*) FROM runs") == [(0,)]
-    store.ensure_queues(["after"])
+    store.write(operations.ensure_queues, ["after"])
     assert select(store, "SELECT count(*) FROM queues WHERE name = 'after'") == [(1,)]
     with pytest.raises(Invalid):
         select(store, "DELETE FROM rota_runs")
-    store.ensure_queues(["later"])
+    store.write(operations.ensure_queues, ["later"])
     store.close()
     assert sqlite3.sqlite_version_info >= (3, 37)

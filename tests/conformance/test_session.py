@@ -14,6 +14,7 @@ import pytest
 
 from rota.errors import StorageError, Unavailable
 from rota.model.control_row import ControlReply, failed
+from rota.storage import operations
 from rota.storage.postgres import pool as pool_module
 from rota.storage.postgres import session as session_module
 from rota.storage.postgres.session import HOT, PREPARE_AT, Session, Statement
@@ -91,7 +92,7 @@ def test_what_the_server_refuses_as_late_as_at_commit_is_an_error(
     )
     for _ in range(PREPARE_AT + 1):
         with pytest.raises(StorageError, match="not today"):
-            store.enqueue(alike(1))
+            store.write(operations.enqueue, alike(1))
     assert all_runs(store) == []
 
 
@@ -105,9 +106,9 @@ def test_who_enqueues_does_not_wait_for_a_hint_that_takes_long(
     stranger, held_up = place.autocommit(), "SELECT pg_advisory_lock(7)"
     stranger.execute(held_up)
     monkeypatch.setattr(engine, "_told", lambda payload=None: held_up.encode())
-    store.enqueue(alike(1))
+    store.write(operations.enqueue, alike(1))
     assert not engine._notifier.may_send()  # from now on it is left to the thread
-    store.enqueue(alike(1))
+    store.write(operations.enqueue, alike(1))
     assert len(all_runs(store)) == 2
     stranger.close()
 
@@ -358,7 +359,7 @@ def pooled(request: pytest.FixtureRequest, place: Place, monkeypatch: pytest.Mon
 def test_behind_a_pooler_nothing_of_ours_stays_in_the_session(place: Place, pooled: bool) -> None:
     store = place.open()
     for _ in range(PREPARE_AT + 1):
-        store.list_queues(limit=1)
+        store.read(operations.list_queues, limit=1)
     engine: Any = store.engine
     with engine._pool.lend() as session:
         plans = session.execute("SELECT name FROM pg_prepared_statements").fetchall()
@@ -369,10 +370,12 @@ def test_behind_a_pooler_nothing_of_ours_stays_in_the_session(place: Place, pool
 
 def test_what_a_worker_sends_all_the_time_is_prepared_at_once(place: Place, pooled: bool) -> None:
     store = place.open()
-    store.list_queues(limit=1)
-    store.claim("worker", queues=[], jobs=["job"], limit=1, lease=timedelta(minutes=1))
+    store.read(operations.list_queues, limit=1)
+    store.write(
+        operations.claim, "worker", queues=[], jobs=["job"], limit=1, lease=timedelta(minutes=1)
+    )
     engine: Any = store.engine
-    with engine._pool.lend(verb="claim") as session:
+    with engine._pool.lend(verb="claiming.claim") as session:
         plans = session.execute("SELECT name FROM pg_prepared_statements").fetchall()
     assert plans == ([] if pooled else [("rota_claim_runs",)])
 
@@ -402,13 +405,16 @@ def test_what_a_control_row_asks_for_waits_less_long_for_a_lock(place: Place, po
     """Longer than the second after which a server looks for a deadlock: that is tried again."""
     store, waits = place.open(), []
 
-    def do(joined: Any) -> ControlReply:
-        waits.append(shown(joined.engine.tx.connection)["lock_timeout"])
+    def do(tx: Any) -> ControlReply:
+        waits.append(shown(tx.connection)["lock_timeout"])
         return ControlReply(status="done", redacted_text="as asked")
 
     place.execute("INSERT INTO rota.control (statement) VALUES ('SHOW JOBS')")
-    (asked,) = store.asked(limit=1)
-    assert store.answer(asked.id, do, lambda fault: failed("as asked", fault)) is not None
+    (asked,) = store.peek(operations.asked, limit=1)
+    assert (
+        store.write(operations.answer, asked.id, do, lambda fault: failed("as asked", fault))
+        is not None
+    )
     engine: Any = store.engine
     waits.append(engine.write("test", lambda tx: shown(tx.connection))["lock_timeout"])
     assert waits == ["1500ms", "10s"]
@@ -444,9 +450,9 @@ def test_a_name_that_a_stranger_has_prepared_costs_a_session_and_no_work(
     with engine._pool.lend() as session:
         session.execute("PREPARE rota_insert_queues AS SELECT 1")
     for number in range(PREPARE_AT + 1):
-        engine.single("insert_queues", [{"name": f"queue {number}"}])
+        store.write(operations.ensure_queues, [f"queue {number}"])
     assert session.closed
-    assert len(store.list_queues(limit=9)) == PREPARE_AT + 2
+    assert len(store.read(operations.list_queues, limit=9)) == PREPARE_AT + 2
 
 
 @pytest.mark.usefixtures("heard_out")

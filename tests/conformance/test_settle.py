@@ -16,7 +16,8 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE, Retry
 from rota.model.run import Run
-from rota.storage.scripts.settle import Settled
+from rota.storage import operations
+from rota.storage.operations.settling import Settled
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -32,6 +33,7 @@ from tests.conformance.support import (
     states,
     together,
 )
+from tests.support.operations import replace_operation
 
 # Outcomes
 
@@ -41,7 +43,7 @@ def test_a_success_ends_the_run(store: Store, clock: VirtualClock) -> None:
     claimed = claim_one(store)
     clock.advance("5s")
     assert settle(store, claimed, result='{"rows":3}') == [Settled(claimed.seq, "succeeded")]
-    run = store.run(run_id)
+    run = store.read(operations.get_run, run_id)
     assert (run.state, run.finished_at, run.result) == ("succeeded", clock(), '{"rows":3}')
     assert (run.lease_until, run.failures, run.error) == (None, 0, None)
 
@@ -49,7 +51,7 @@ def test_a_success_ends_the_run(store: Store, clock: VirtualClock) -> None:
 def test_a_failure_waits_for_its_retry(store: Store, clock: VirtualClock) -> None:
     run_id = enqueue(store)
     settle(store, claim_one(store), "failed", error="boom", retry=Retry(delay=timedelta(minutes=2)))
-    run = store.run(run_id)
+    run = store.read(operations.get_run, run_id)
     assert (run.state, run.failures, run.error) == ("waiting", 1, "boom")
     assert (run.due_at, run.finished_at, run.lease_until) == (clock.after("2m"), None, None)
 
@@ -60,10 +62,13 @@ def test_a_run_out_of_attempts_is_dead(store: Store, clock: VirtualClock, kind: 
     for wanted in ("waiting", "waiting", "dead"):
         settle(store, claim_one(store), kind, error="boom")
         clock.advance("1s")
-        store.promote(10)
-        assert store.run(run_id).failures == store.run(run_id).attempt
-        assert store.run(run_id).state in (wanted, "queued")
-    run = store.run(run_id)
+        store.write(operations.promote, 10)
+        assert (
+            store.read(operations.get_run, run_id).failures
+            == store.read(operations.get_run, run_id).attempt
+        )
+        assert store.read(operations.get_run, run_id).state in (wanted, "queued")
+    run = store.read(operations.get_run, run_id)
     assert (run.state, run.failures, run.error) == ("dead", 3, "boom")
 
 
@@ -72,7 +77,7 @@ def test_an_interrupted_attempt_does_not_count(store: Store, kind: str) -> None:
     run_id = enqueue(store)
     wanted = {"released": "queued", "snoozed": "waiting", "paused": "paused"}[kind]
     settle(store, claim_one(store), kind, retry=ONCE, reason="later")
-    run = store.run(run_id)
+    run = store.read(operations.get_run, run_id)
     assert (run.state, run.attempt, run.failures, run.lost) == (wanted, 1, 0, 0)
     assert run.reason == "later"
 
@@ -80,7 +85,7 @@ def test_an_interrupted_attempt_does_not_count(store: Store, kind: str) -> None:
 def test_a_snooze_says_when(store: Store, clock: VirtualClock) -> None:
     run_id = enqueue(store)
     settle(store, claim_one(store), "snoozed", after=timedelta(hours=1))
-    assert store.run(run_id).due_at == clock.after("1h")
+    assert store.read(operations.get_run, run_id).due_at == clock.after("1h")
 
 
 def test_the_start_is_counted_back_from_what_the_worker_measured(
@@ -90,8 +95,8 @@ def test_the_start_is_counted_back_from_what_the_worker_measured(
     run = claim_one(store)
     clock.advance("10s")
     told = Outcome(kind="succeeded")
-    store.settle([decide(run, told, retry=ONCE, max_lost=3, ran_seconds=4)])
-    assert store.run(run_id).started_at == clock() - timedelta(seconds=4)
+    store.write(operations.settle, [decide(run, told, retry=ONCE, max_lost=3, ran_seconds=4)])
+    assert store.read(operations.get_run, run_id).started_at == clock() - timedelta(seconds=4)
 
 
 def test_many_attempts_end_in_one_call(store: Store) -> None:
@@ -101,7 +106,7 @@ def test_many_attempts_end_in_one_call(store: Store) -> None:
         decide(run, Outcome(kind=kind), retry=Retry(), max_lost=3)
         for run, kind in zip(claim(store), kinds, strict=True)
     ]
-    answer = sorted((one.seq, one.state) for one in store.settle(ended))
+    answer = sorted((one.seq, one.state) for one in store.write(operations.settle, ended))
     assert [state for _, state in answer] == states(store, ids)
     assert states(store, ids) == ["succeeded", "waiting", "queued", "cancelled"]
 
@@ -115,11 +120,13 @@ def test_a_late_settle_changes_nothing(store: Store, clock: VirtualClock) -> Non
     clock.advance("30s")
     rescue(store)
     claim_one(store)
-    before = store.run(run_id)
+    before = store.read(operations.get_run, run_id)
     assert settle(store, late) == []
     assert settle(store, late, "failed") == []
-    assert store.run(run_id) == before
-    assert [attempt.outcome for attempt in store.list_attempts(late.seq, limit=9)] == ["lost"]
+    assert store.read(operations.get_run, run_id) == before
+    assert [
+        attempt.outcome for attempt in store.read(operations.list_attempts, late.seq, limit=9)
+    ] == ["lost"]
 
 
 @pytest.mark.parametrize("kind", ["succeeded", "failed"])
@@ -127,10 +134,10 @@ def test_an_attempt_ends_once(store: Store, clock: VirtualClock, kind: str) -> N
     run_id = enqueue(store)
     run = claim_one(store)
     settle(store, run, kind)
-    before = store.run(run_id)
+    before = store.read(operations.get_run, run_id)
     clock.advance("1s")
     assert settle(store, run, kind) == settle(store, run, "cancelled") == []
-    assert store.run(run_id) == before
+    assert store.read(operations.get_run, run_id) == before
 
 
 def test_successes_with_and_without_results_end_together_and_the_lost_ones_do_not(
@@ -149,12 +156,12 @@ def test_successes_with_and_without_results_end_together_and_the_lost_ones_do_no
         decide(run, told[place % 2], retry=ONCE, max_lost=3, ran_seconds=place + 0.25)
         for place, run in enumerate([*first, *lost])
     ]
-    assert {one.seq for one in store.settle(ends)} == {run.seq for run in first}
+    assert {one.seq for one in store.write(operations.settle, ends)} == {run.seq for run in first}
     for place, run in enumerate(first):
-        row = store.run(run.id)
+        row = store.read(operations.get_run, run.id)
         assert (row.state, row.result) == ("succeeded", told[place % 2].result)
         assert row.started_at == clock() - timedelta(seconds=place + 0.25)
-    assert {store.run(run.id).state for run in lost} == {"running"}
+    assert {store.read(operations.get_run, run.id).state for run in lost} == {"running"}
 
 
 def test_of_two_attempts_in_one_call_the_later_counts(store: Store) -> None:
@@ -166,9 +173,9 @@ def test_of_two_attempts_in_one_call_the_later_counts(store: Store) -> None:
         decide(second, Outcome(kind="succeeded"), retry=ONCE, max_lost=3),
         decide(first, Outcome(kind="failed"), retry=ONCE, max_lost=3),
     ]
-    assert store.settle(ended) == [Settled(second.seq, "succeeded")]
+    assert store.write(operations.settle, ended) == [Settled(second.seq, "succeeded")]
     assert states(store, [run_id]) == ["succeeded"]
-    assert len(store.list_attempts(first.seq, limit=9)) == 2
+    assert len(store.read(operations.list_attempts, first.seq, limit=9)) == 2
 
 
 def test_of_two_settles_at_once_one_counts(store: Store, place: Place) -> None:
@@ -178,7 +185,9 @@ def test_of_two_settles_at_once_one_counts(store: Store, place: Place) -> None:
 
     def end(one: Store, kind: str) -> list[Settled]:
         told = Outcome(kind=kind)
-        return one.settle([decide(run, told, retry=ONCE, max_lost=3) for run in runs])
+        return one.write(
+            operations.settle, [decide(run, told, retry=ONCE, max_lost=3) for run in runs]
+        )
 
     answers = together(lambda: end(store, "succeeded"), lambda: end(other, "failed"))
     assert sorted(map(len, answers)) == [0, 10]
@@ -189,7 +198,7 @@ def test_a_settle_of_a_deleted_run_changes_nothing(store: Store) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
     settle(store, run)
-    store.delete_run(run_id, None, ME)
+    store.write(operations.delete_run, run_id, None, ME)
     assert settle(store, run) == []
     assert all_runs(store) == []
 
@@ -204,16 +213,16 @@ def test_a_cancel_wins_over_everything_but_success(
 ) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    store.cancel_run(run_id, "no longer needed", ME)
+    store.write(operations.cancel_run, run_id, "no longer needed", ME)
     retry = Retry(max_attempts=max_attempts)
     assert settle(store, run, kind, retry=retry) == [Settled(run.seq, "cancelled")]
-    assert store.run(run_id).finished_at is not None
+    assert store.read(operations.get_run, run_id).finished_at is not None
 
 
 def test_a_success_wins_over_a_cancel(store: Store) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    store.cancel_run(run_id, None, ME)
+    store.write(operations.cancel_run, run_id, None, ME)
     settle(store, run)
     assert states(store, [run_id]) == ["succeeded"]
 
@@ -222,19 +231,19 @@ def test_a_success_wins_over_a_cancel(store: Store) -> None:
 def test_a_pause_wins_over_a_retry(store: Store, kind: str) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    store.pause_run(run_id, "look first", ME)
+    store.write(operations.pause_run, run_id, "look first", ME)
     assert settle(store, run, kind) == [Settled(run.seq, "paused")]
-    paused = store.run(run_id)
+    paused = store.read(operations.get_run, run_id)
     assert (paused.finished_at, paused.pause_requested_at) == (None, None)
-    store.resume_run(run_id, None, ME)
+    store.write(operations.resume_run, run_id, None, ME)
     assert states(store, [run_id]) == ["waiting"]
 
 
 def test_a_cancel_wins_over_a_pause(store: Store) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    store.pause_run(run_id, None, ME)
-    store.cancel_run(run_id, None, ME)
+    store.write(operations.pause_run, run_id, None, ME)
+    store.write(operations.cancel_run, run_id, None, ME)
     settle(store, run, "failed")
     assert states(store, [run_id]) == ["cancelled"]
 
@@ -242,7 +251,7 @@ def test_a_cancel_wins_over_a_pause(store: Store) -> None:
 def test_a_cancelled_retry_hands_its_slot_on(store: Store) -> None:
     first, second = enqueue_many(store, 2, concurrency_key="c")
     run = claim_one(store)
-    store.cancel_run(first, None, ME)
+    store.write(operations.cancel_run, first, None, ME)
     settle(store, run, "failed")
     assert states(store, [first, second]) == ["cancelled", "queued"]
 
@@ -251,16 +260,16 @@ def test_a_cancelled_retry_hands_its_slot_on(store: Store) -> None:
 def test_why_it_was_asked_to_stop_is_kept(store: Store, act: str) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    getattr(store, act)(run_id, "the operator's reason", ME)
+    store.write(getattr(operations, act), run_id, "the operator's reason", ME)
     settle(store, run, "failed")
-    assert store.run(run_id).reason == "the operator's reason"
+    assert store.read(operations.get_run, run_id).reason == "the operator's reason"
 
 
 def test_a_reason_of_an_earlier_attempt_does_not_stay(store: Store) -> None:
     run_id = enqueue(store)
     settle(store, claim_one(store), "released", reason="shutdown")
     settle(store, claim_one(store))
-    assert store.run(run_id).reason is None
+    assert store.read(operations.get_run, run_id).reason is None
 
 
 # Attempts
@@ -271,7 +280,7 @@ def test_a_success_at_the_first_try_leaves_no_attempt_row(store: Store) -> None:
     enqueue_many(store, 1, concurrency_key="c")
     for run in claim(store):
         settle(store, run)
-        assert store.list_attempts(run.seq, limit=9) == []
+        assert store.read(operations.list_attempts, run.seq, limit=9) == []
 
 
 def test_every_other_attempt_leaves_a_row(store: Store, clock: VirtualClock) -> None:
@@ -282,8 +291,8 @@ def test_every_other_attempt_leaves_a_row(store: Store, clock: VirtualClock) -> 
         error = "boom" if kind == "failed" else None
         settle(store, run, kind, error=error, ran_seconds=1)
         clock.advance("1m")
-        store.promote(10)
-    rows = store.list_attempts(run.seq, limit=9)
+        store.write(operations.promote, 10)
+    rows = store.read(operations.list_attempts, run.seq, limit=9)
     assert [row.outcome for row in rows] == ["failed", "released", "timed_out", "succeeded"]
     assert [row.number for row in rows] == [1, 2, 3, 4]
     assert {row.worker_id for row in rows} == {"worker"}
@@ -291,7 +300,7 @@ def test_every_other_attempt_leaves_a_row(store: Store, clock: VirtualClock) -> 
     for row in rows:
         assert row.started_at is not None
         assert row.finished_at == row.started_at + timedelta(seconds=1)
-    assert store.list_attempts(run.seq, limit=2) == rows[:2]
+    assert store.read(operations.list_attempts, run.seq, limit=2) == rows[:2]
 
 
 @pytest.mark.parametrize("kind", ["released", "cancelled"])
@@ -299,7 +308,7 @@ def test_an_attempt_that_never_began_has_no_start(store: Store, kind: str) -> No
     enqueue(store)
     run = claim_one(store)
     settle(store, run, kind)
-    (row,) = store.list_attempts(run.seq, limit=9)
+    (row,) = store.read(operations.list_attempts, run.seq, limit=9)
     assert (row.outcome, row.started_at) == (kind, None)
     assert row.finished_at is not None
 
@@ -311,7 +320,7 @@ def test_an_attempt_that_is_not_a_failure_is_released(
     enqueue(store)
     run = claim_one(store)
     settle(store, run, kind)
-    (row,) = store.list_attempts(run.seq, limit=9)
+    (row,) = store.read(operations.list_attempts, run.seq, limit=9)
     assert row.outcome == outcome
 
 
@@ -339,8 +348,8 @@ Effects = Callable[[], list[str]]
 def test_statements_commit_with_the_end_of_a_run(store: Store, effects: Effects) -> None:
     ids = enqueue_many(store, 2)
     ended = [decide(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3) for run in claim(store)]
-    store.settle(ended, note_end)
-    store.settle(ended, note_end)
+    store.write(operations.settle, ended, note_end)
+    store.write(operations.settle, ended, note_end)
     assert effects() == sorted(ids)
 
 
@@ -378,7 +387,7 @@ def test_statements_that_fail_are_undone_alone_and_said(store: Store, effects: E
     settle(store, claim_one(store), on_terminated=broken_end)
     assert states(store, [first, second]) == ["succeeded", "queued"]
     assert effects() == []
-    (event,) = store.list_events(run_id=first, limit=9)
+    (event,) = store.read(operations.list_events, run_id=first, limit=9)
     assert (event["kind"], event["name"]) == ("run.on_terminated_failed", "job")
     assert "no_such_table" in event["detail"]
 
@@ -386,14 +395,16 @@ def test_statements_that_fail_are_undone_alone_and_said(store: Store, effects: E
 def test_a_failing_statement_leaves_its_neighbours_alone(store: Store, effects: Effects) -> None:
     ids = enqueue_many(store, 3)
     ended = [decide(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3) for run in claim(store)]
-    store.settle(ended, lambda run: broken_end(run) if run.id == ids[1] else note_end(run))
+    store.write(
+        operations.settle, ended, lambda run: broken_end(run) if run.id == ids[1] else note_end(run)
+    )
     assert states(store, ids) == ["succeeded"] * 3
     assert effects() == sorted([ids[0], ids[2]])
 
 
 def test_a_cancel_of_a_waiting_run_runs_the_statements(store: Store, effects: Effects) -> None:
     run_id = enqueue(store)
-    store.cancel_run(run_id, None, ME, note_end)
+    store.write(operations.cancel_run, run_id, None, ME, note_end)
     assert effects() == [run_id]
 
 
@@ -402,7 +413,7 @@ def test_a_cancel_of_a_running_run_leaves_them_to_its_settle(
 ) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    store.cancel_run(run_id, None, ME, note_end)
+    store.write(operations.cancel_run, run_id, None, ME, note_end)
     assert effects() == []
     settle(store, run, "failed", on_terminated=note_end)
     assert effects() == [run_id]
@@ -422,24 +433,23 @@ def test_an_outcome_written_alone_without_an_answer_is_told_once(
     settler = Settler(
         store, jobs={}, max_lost=3, events=events, termination_hook_of=lambda name: None
     )
-    settle_there = store.settle
 
-    def settling(*given: Any) -> list[Settled]:
+    def settling(plain: Callable[..., list[Settled]], *given: Any) -> list[Settled]:
         match next(tries):
             case "refused":
                 raise Invalid("one of them is no text")
             case "lost":
-                settle_there(*given)
+                plain(*given)
                 raise Unavailable("the connection was lost")
             case _:
-                return settle_there(*given)
+                return plain(*given)
 
-    monkeypatch.setattr(store, "settle", settling)
+    replace_operation(monkeypatch, store, operations.settle, settling)
     settler.put(run, Outcome(kind="succeeded"))
     with pytest.raises(Unavailable):
         settler.step()
     settler.step()
-    assert store.run(run_id).state == "succeeded"
+    assert store.read(operations.get_run, run_id).state == "succeeded"
     assert told == [run_id]
     assert settler.unwritten() == []
 
@@ -469,18 +479,20 @@ def test_what_is_told_while_the_database_is_away_is_kept(
 ) -> None:
     enqueue_many(store, 2)
     first, second = claim(store, 2)
-    notes, set_progress = Notes(store), store.set_progress
+    notes, is_away = Notes(store), [True]
 
-    def away(*told: Any) -> None:
-        raise Unavailable("away")
+    def away(plain: Callable[..., None], *given: Any) -> None:
+        if is_away:
+            raise Unavailable("away")
+        plain(*given)
 
     notes.progress(first, {"done": 1, "total": 3})
     notes.progress(second, {"done": 1, "total": 3})
-    monkeypatch.setattr(store, "set_progress", away)
+    replace_operation(monkeypatch, store, operations.set_progress, away)
     with pytest.raises(Unavailable):
         notes.step()
-    monkeypatch.setattr(store, "set_progress", set_progress)
+    is_away.clear()
     notes.progress(second, {"done": 2, "total": 3})
     notes.step()
-    found = [store.run(run.id).progress for run in (first, second)]
+    found = [store.read(operations.get_run, run.id).progress for run in (first, second)]
     assert found == ['{"done":1,"total":3}', '{"done":2,"total":3}']

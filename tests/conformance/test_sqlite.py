@@ -21,6 +21,7 @@ import pytest
 
 from rota.errors import StorageError, Unavailable, WrongSchema
 from rota.flow.enqueue import Enqueue, Options
+from rota.storage import operations
 from rota.storage.engine import Transaction
 from rota.storage.sqlite.engine import CHECKPOINT_BYTES, PAGE_BYTES, SPILL_BYTES, SqliteEngine
 from rota.storage.sqlite.step import begin_step
@@ -97,7 +98,7 @@ def test_an_interrupt_of_one_who_writes_for_others_is_his_alone(
     store: Store, engine: SqliteEngine
 ) -> None:
     flow, interrupt = Enqueue(store, enqueued=lambda: None), Interrupt()
-    job = store.jobs_named(["job"])["job"]
+    job = store.read(operations.jobs_named, ["job"])["job"]
     flow.one(job, {}, Options())  # the queue is there from now on
     answers: list[Any] = []
     with ThreadPoolExecutor(2) as threads:
@@ -112,7 +113,9 @@ def test_an_interrupt_of_one_who_writes_for_others_is_his_alone(
                     pass
                 interrupt.arm(number)
             answers = [one.result(SOON_SECONDS) for one in asked]
-            stored = {run.correlation_id: run.id for run in store.list_runs(limit=9)}
+            stored = {
+                run.correlation_id: run.id for run in store.read(operations.list_runs, limit=9)
+            }
             for own, answer in zip(both, answers, strict=True):
                 if not isinstance(answer, KeyboardInterrupt):
                     assert stored[own.correlation_id] == answer.id, number
@@ -147,9 +150,9 @@ def test_an_end_whose_transaction_was_ended_is_no_end(
     run = claim_one(store)
     with pytest.raises(StorageError, match="settle ended its transaction"):
         settle(store, run, on_terminated=lambda run: [(statement, {})])
-    assert store.run(run.id).state == "running"
+    assert store.read(operations.get_run, run.id).state == "running"
     settle(store, run)
-    assert store.run(run.id).state == "succeeded"
+    assert store.read(operations.get_run, run.id).state == "succeeded"
 
 
 @pytest.mark.usefixtures("small_heap")
@@ -175,7 +178,7 @@ def test_a_read_that_was_interrupted_is_in_nobodys_way(store: Store) -> None:
     with ThreadPoolExecutor(1) as thread:
         for number in range(EVERY_CALL):
             interrupt.arm(number)
-            asked = thread.submit(interrupt.around, lambda: store.run(run_id))
+            asked = thread.submit(interrupt.around, lambda: store.read(operations.get_run, run_id))
             answer = asked.result(SOON_SECONDS)
             assert [run.id for run in all_runs(store)] == [run_id], number
             if not isinstance(answer, KeyboardInterrupt):

@@ -13,7 +13,8 @@ from rota.errors import LeaseLost, StorageError, Unavailable, Unknown
 from rota.model.job import Job
 from rota.model.run import ClaimedRun
 from rota.model.steps import AT_LEAST_ONCE, StepDone, StepFile
-from rota.storage.scripts.steps import StepKey
+from rota.storage import operations
+from rota.storage.operations.steps import StepKey
 from rota.storage.store import Store
 from tests.conformance.support import (
     LEASE,
@@ -26,6 +27,7 @@ from tests.conformance.support import (
     rescue,
     settle,
 )
+from tests.support.operations import replace_operation
 
 FILES = [
     StepFile(number=1, name="01_load.sql", text="SELECT 1", variables=("SOURCE",)),
@@ -62,43 +64,51 @@ def effects_of(place: Place) -> list[int]:
 
 
 def test_the_files_of_a_run_are_kept_as_it_began(store: Store, run: ClaimedRun) -> None:
-    assert store.kept_files(run.seq) == []
-    store.keep_files(run.seq, run.attempt, FILES)
-    assert store.kept_files(run.seq) == FILES
+    assert store.read(operations.kept_files, run.seq) == []
+    store.write(operations.keep_files, run.seq, run.attempt, FILES)
+    assert store.read(operations.kept_files, run.seq) == FILES
     changed = [StepFile(number=1, name="01_load.sql", text="SELECT 'edited'")]
-    store.keep_files(run.seq, run.attempt, changed)
-    assert store.kept_files(run.seq) == FILES
+    store.write(operations.keep_files, run.seq, run.attempt, changed)
+    assert store.read(operations.kept_files, run.seq) == FILES
 
 
 def test_a_text_is_stored_once(store: Store, place: Place, run: ClaimedRun) -> None:
-    store.keep_files(run.seq, run.attempt, FILES)
+    store.write(operations.keep_files, run.seq, run.attempt, FILES)
     assert place.execute(f"SELECT count(*) FROM {place.table('job_texts')}") == [(2,)]
 
 
 def test_texts_are_found_by_their_hashes(store: Store, run: ClaimedRun) -> None:
     first, other = FILES[:2]
-    assert store.texts_of([first.hash, other.hash]) == store.texts_of([]) == {}
-    store.keep_files(run.seq, run.attempt, [first])
-    assert store.texts_of([first.hash, other.hash, "no hash"]) == {first.hash: first.text}
+    assert (
+        store.read(operations.texts_of, [first.hash, other.hash])
+        == store.read(operations.texts_of, [])
+        == {}
+    )
+    store.write(operations.keep_files, run.seq, run.attempt, [first])
+    assert store.read(operations.texts_of, [first.hash, other.hash, "no hash"]) == {
+        first.hash: first.text
+    }
 
 
 def test_texts_are_kept_without_a_run_for_a_while(
     store: Store, clock: VirtualClock, run: ClaimedRun
 ) -> None:
-    store.keep_texts(FILES)
-    store.keep_texts(FILES[:1])
-    assert len(store.texts_of([file.hash for file in FILES])) == 2
-    store.keep_files(run.seq, run.attempt, FILES[:1])
-    assert store.kept_files(run.seq) == FILES[:1]  # with the names of its variables
+    store.write(operations.keep_texts, FILES)
+    store.write(operations.keep_texts, FILES[:1])
+    assert len(store.read(operations.texts_of, [file.hash for file in FILES])) == 2
+    store.write(operations.keep_files, run.seq, run.attempt, FILES[:1])
+    assert (
+        store.read(operations.kept_files, run.seq) == FILES[:1]
+    )  # with the names of its variables
     clock.advance("2d")
-    assert store.prune_texts(age_seconds=86_400, limit=10) == 1
-    assert set(store.texts_of([file.hash for file in FILES])) == {FILES[0].hash}
+    assert store.write(operations.prune_texts, age_seconds=86_400, limit=10) == 1
+    assert set(store.read(operations.texts_of, [file.hash for file in FILES])) == {FILES[0].hash}
 
 
 def test_a_step_and_its_mark_are_one(store: Store, effects: Place, run: ClaimedRun) -> None:
     do(store, run, 1, StepDone(rows=1, result='[{"a":1}]'))
     assert effects_of(effects) == [1]
-    assert store.done_steps(run.seq) == {1}
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
 def test_a_step_that_is_not_committed_leaves_nothing(
@@ -107,7 +117,7 @@ def test_a_step_that_is_not_committed_leaves_nothing(
     with store.step(key(run), LEASE) as step:
         step.connection.execute("INSERT INTO effects (step) VALUES (1)")
     assert effects_of(effects) == []
-    assert store.done_steps(run.seq) == set()
+    assert store.read(operations.done_steps, run.seq) == set()
     do(store, run)
     assert effects_of(effects) == [1]
 
@@ -129,15 +139,15 @@ def test_an_attempt_that_lost_its_lease_can_do_nothing(
     with pytest.raises(LeaseLost):
         do(store, run)
     for call in (
-        lambda: store.keep_files(run.seq, run.attempt, FILES),
-        lambda: store.begin_step(key(run), FILES[0]),
-        lambda: store.finish_step(key(run), StepDone(), None),
+        lambda: store.write(operations.keep_files, run.seq, run.attempt, FILES),
+        lambda: store.write(operations.begin_step, key(run), FILES[0]),
+        lambda: store.write(operations.finish_step, key(run), StepDone(), None),
     ):
         with pytest.raises(LeaseLost):
             call()
     assert effects_of(effects) == []
-    assert store.kept_files(run.seq) == []
-    assert store.done_steps(run.seq) == set()
+    assert store.read(operations.kept_files, run.seq) == []
+    assert store.read(operations.done_steps, run.seq) == set()
     do(store, again)
     assert effects_of(effects) == [1]
 
@@ -145,20 +155,20 @@ def test_an_attempt_that_lost_its_lease_can_do_nothing(
 def test_a_cancelled_run_in_hand_still_commits_its_step(
     store: Store, effects: Place, run: ClaimedRun
 ) -> None:
-    store.cancel_run(run.id, None, ME)
+    store.write(operations.cancel_run, run.id, None, ME)
     do(store, run)
-    assert store.done_steps(run.seq) == {1}
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
 def test_what_an_earlier_attempt_did_is_done(store: Store, effects: Place, run: ClaimedRun) -> None:
     do(store, run)
     settle(store, run, "released")
     again = claim_one(store)
-    assert store.done_steps(again.seq) == {1}
-    assert store.done_steps(again.seq, again.attempt) == set()
+    assert store.read(operations.done_steps, again.seq) == {1}
+    assert store.read(operations.done_steps, again.seq, again.attempt) == set()
     do(store, again, 2)
-    assert store.done_steps(again.seq) == {1, 2}
-    assert store.done_steps(again.seq, again.attempt) == {2}
+    assert store.read(operations.done_steps, again.seq) == {1, 2}
+    assert store.read(operations.done_steps, again.seq, again.attempt) == {2}
 
 
 def test_steps_tell_how_they_ended(
@@ -166,12 +176,12 @@ def test_steps_tell_how_they_ended(
 ) -> None:
     began = clock.moment
     for file in FILES:
-        store.begin_step(key(run, file.number), file)
+        store.write(operations.begin_step, key(run, file.number), file)
     clock.advance("2s")
     do(store, run, 1, StepDone(rows=7, result="[]"))
-    store.finish_step(key(run, 2), StepDone(rows=3), AT_LEAST_ONCE)
-    store.end_step(key(run, 3), "failed", "no such table")
-    first, second, third = store.list_steps(run.seq)
+    store.write(operations.finish_step, key(run, 2), StepDone(rows=3), AT_LEAST_ONCE)
+    store.write(operations.end_step, key(run, 3), "failed", "no such table")
+    first, second, third = store.read(operations.list_steps, run.seq)
     assert (first["name"], first["status"], first["rows"]) == ("01_load.sql", "succeeded", 7)
     assert (first["started_at"], first["finished_at"]) == (began, clock.moment)
     assert (second["status"], second["rows"], second["note"]) == ("succeeded", 3, AT_LEAST_ONCE)
@@ -180,27 +190,27 @@ def test_steps_tell_how_they_ended(
 
 
 def test_a_pause_is_heard_by_the_attempt(store: Store, run: ClaimedRun) -> None:
-    assert not store.pause_requested(run.seq, run.attempt)
-    store.pause_run(run.id, None, ME)
-    assert store.pause_requested(run.seq, run.attempt)
-    assert not store.pause_requested(run.seq, run.attempt + 1)
+    assert not store.read(operations.pause_requested, run.seq, run.attempt)
+    store.write(operations.pause_run, run.id, None, ME)
+    assert store.read(operations.pause_requested, run.seq, run.attempt)
+    assert not store.read(operations.pause_requested, run.seq, run.attempt + 1)
 
 
 def test_a_paused_attempt_does_not_count_and_goes_on_where_it_was(
     store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     do(store, run)
-    store.pause_run(run.id, "lunch", ME)
+    store.write(operations.pause_run, run.id, "lunch", ME)
     settle(store, run, "paused")
-    paused = store.run(run.id)
+    paused = store.read(operations.get_run, run.id)
     assert (paused.state, paused.failures, paused.lost) == ("paused", 0, 0)
-    store.resume_run(run.id, None, ME)
-    store.promote(10)
-    assert store.done_steps(claim_one(store).seq) == {1}
+    store.write(operations.resume_run, run.id, None, ME)
+    store.write(operations.promote, 10)
+    assert store.read(operations.done_steps, claim_one(store).seq) == {1}
 
 
 def all_done(store: Store, run: ClaimedRun, *, ends: str) -> None:
-    store.keep_files(run.seq, run.attempt, FILES)
+    store.write(operations.keep_files, run.seq, run.attempt, FILES)
     for number in (1, 2):
         do(store, run, number)
     if ends == "succeeded":
@@ -214,18 +224,18 @@ def test_a_redo_goes_on_at_the_first_step_that_is_not_done(
     store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="cancelled")
-    store.redo_run(run.id, None, ME)
-    assert store.done_steps(run.seq) == {1, 2}
-    assert store.kept_files(run.seq) == FILES
+    store.write(operations.redo_run, run.id, None, ME)
+    assert store.read(operations.done_steps, run.seq) == {1, 2}
+    assert store.read(operations.kept_files, run.seq) == FILES
 
 
 def test_a_redo_of_a_success_does_every_step_again(
     store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="succeeded")
-    store.redo_run(run.id, None, ME)
-    assert store.done_steps(run.seq) == set()
-    assert store.kept_files(run.seq) == FILES
+    store.write(operations.redo_run, run.id, None, ME)
+    assert store.read(operations.done_steps, run.seq) == set()
+    assert store.read(operations.kept_files, run.seq) == FILES
 
 
 @pytest.mark.parametrize("named", ["02_check.sql", "2"])
@@ -233,17 +243,17 @@ def test_a_redo_may_begin_at_a_step(
     store: Store, effects: Place, run: ClaimedRun, named: str
 ) -> None:
     all_done(store, run, ends="succeeded")
-    store.redo_run(run.id, None, ME, from_step=named)
-    assert store.done_steps(run.seq) == {1}
+    store.write(operations.redo_run, run.id, None, ME, from_step=named)
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
 def test_a_redo_with_the_latest_files_forgets_the_kept_ones(
     store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="cancelled")
-    store.redo_run(run.id, None, ME, latest=True)
-    assert store.done_steps(run.seq) == set()
-    assert store.kept_files(run.seq) == []
+    store.write(operations.redo_run, run.id, None, ME, latest=True)
+    assert store.read(operations.done_steps, run.seq) == set()
+    assert store.read(operations.kept_files, run.seq) == []
 
 
 def test_a_redo_from_an_unknown_step_names_the_known_ones(
@@ -251,27 +261,34 @@ def test_a_redo_from_an_unknown_step_names_the_known_ones(
 ) -> None:
     all_done(store, run, ends="cancelled")
     with pytest.raises(Unknown, match=r"no step '04.sql'; its steps are 01_load.sql, 02_check"):
-        store.redo_run(run.id, None, ME, from_step="04.sql")
-    assert store.run(run.id).state == "cancelled"
+        store.write(operations.redo_run, run.id, None, ME, from_step="04.sql")
+    assert store.read(operations.get_run, run.id).state == "cancelled"
 
 
 def test_a_redo_from_a_step_passes_over_what_was_never_done(
     store: Store, effects: Place, run: ClaimedRun
 ) -> None:
-    store.keep_files(run.seq, run.attempt, FILES)
+    store.write(operations.keep_files, run.seq, run.attempt, FILES)
     settle(store, run, "cancelled")
-    store.redo_run(run.id, None, ME, from_step="03_done.sql")
-    assert store.done_steps(run.seq) == {1, 2}
-    store.promote(10)
+    store.write(operations.redo_run, run.id, None, ME, from_step="03_done.sql")
+    assert store.read(operations.done_steps, run.seq) == {1, 2}
+    store.write(operations.promote, 10)
     again = claim_one(store)
-    assert store.done_steps(again.seq, again.attempt) == {1, 2}, "also with restart = true"
+    assert store.read(operations.done_steps, again.seq, again.attempt) == {1, 2}, (
+        "also with restart = true"
+    )
     settle(store, again, "cancelled")
-    store.redo_run(run.id, None, ME)
-    assert store.done_steps(run.seq) == set(), "a plain redo begins at what is not done"
+    store.write(operations.redo_run, run.id, None, ME)
+    assert store.read(operations.done_steps, run.seq) == set(), (
+        "a plain redo begins at what is not done"
+    )
 
 
 def now_are(store: Store, *files: str) -> None:
-    store.put_jobs([Job(name="job", executor="sql", spec={"folder": "/f", "files": list(files)})])
+    store.write(
+        operations.put_jobs,
+        [Job(name="job", executor="sql", spec={"folder": "/f", "files": list(files)})],
+    )
 
 
 @pytest.mark.parametrize("named", ["03_done.sql", "3"])
@@ -280,13 +297,13 @@ def test_a_redo_with_the_latest_files_may_begin_at_a_step(
 ) -> None:
     all_done(store, run, ends="cancelled")
     now_are(store, "01_load.sql", "02_check.sql", "03_done.sql", "04_more.sql")
-    store.redo_run(run.id, None, ME, from_step=named, latest=True)
-    assert store.done_steps(run.seq) == {1, 2}
-    assert store.kept_files(run.seq) == []
-    store.promote(10)
+    store.write(operations.redo_run, run.id, None, ME, from_step=named, latest=True)
+    assert store.read(operations.done_steps, run.seq) == {1, 2}
+    assert store.read(operations.kept_files, run.seq) == []
+    store.write(operations.promote, 10)
     settle(store, claim_one(store), "cancelled")
-    store.redo_run(run.id, None, ME)
-    assert store.done_steps(run.seq) == {1, 2}, "what was done stays done"
+    store.write(operations.redo_run, run.id, None, ME)
+    assert store.read(operations.done_steps, run.seq) == {1, 2}, "what was done stays done"
 
 
 def test_what_was_done_does_not_count_for_another_file(
@@ -294,12 +311,12 @@ def test_what_was_done_does_not_count_for_another_file(
 ) -> None:
     all_done(store, run, ends="cancelled")
     now_are(store, "01_load.sql", "01_new.sql", "02_check.sql")
-    store.redo_run(run.id, None, ME, from_step="02_check.sql", latest=True)
-    assert store.done_steps(run.seq) == {1, 2}
-    store.promote(10)
+    store.write(operations.redo_run, run.id, None, ME, from_step="02_check.sql", latest=True)
+    assert store.read(operations.done_steps, run.seq) == {1, 2}
+    store.write(operations.promote, 10)
     settle(store, claim_one(store), "cancelled")
-    store.redo_run(run.id, None, ME)
-    assert store.done_steps(run.seq) == {1}
+    store.write(operations.redo_run, run.id, None, ME)
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
 def test_a_step_that_the_latest_files_do_not_have_is_refused(
@@ -311,44 +328,44 @@ def test_a_step_that_the_latest_files_do_not_have_is_refused(
         Unknown,
         match=r"job 'job' as it is now has no step '02_check.sql'; its steps are a.sql, b.sql",
     ):
-        store.redo_run(run.id, None, ME, from_step="02_check.sql", latest=True)
-    assert store.run(run.id).state == "cancelled"
-    assert store.kept_files(run.seq) == FILES
-    assert store.done_steps(run.seq) == {1, 2}
+        store.write(operations.redo_run, run.id, None, ME, from_step="02_check.sql", latest=True)
+    assert store.read(operations.get_run, run.id).state == "cancelled"
+    assert store.read(operations.kept_files, run.seq) == FILES
+    assert store.read(operations.done_steps, run.seq) == {1, 2}
 
 
 def test_a_step_done_again_after_a_redo_is_done(
     store: Store, effects: Place, run: ClaimedRun
 ) -> None:
     all_done(store, run, ends="succeeded")
-    store.redo_run(run.id, None, ME, from_step="3")
-    store.promote(10)
+    store.write(operations.redo_run, run.id, None, ME, from_step="3")
+    store.write(operations.promote, 10)
     again = claim_one(store)
     do(store, again, 3)
-    assert store.done_steps(run.seq) == {1, 2, 3}
+    assert store.read(operations.done_steps, run.seq) == {1, 2, 3}
 
 
 def test_a_deleted_run_leaves_no_steps(
     store: Store, effects: Place, clock: VirtualClock, run: ClaimedRun
 ) -> None:
-    store.begin_step(key(run), FILES[0])
+    store.write(operations.begin_step, key(run), FILES[0])
     all_done(store, run, ends="succeeded")
-    store.delete_run(run.id, None, ME)
+    store.write(operations.delete_run, run.id, None, ME)
     for table in ("steps", "step_marks", "run_files"):
         assert effects.execute(f"SELECT count(*) FROM {effects.table(table)}") == [(0,)]
-    assert store.prune_texts(age_seconds=3600, limit=10) == 0
+    assert store.write(operations.prune_texts, age_seconds=3600, limit=10) == 0
     clock.advance("2h")
-    assert store.prune_texts(age_seconds=3600, limit=1) == 1
-    assert store.prune_texts(age_seconds=3600, limit=10) == 1
+    assert store.write(operations.prune_texts, age_seconds=3600, limit=1) == 1
+    assert store.write(operations.prune_texts, age_seconds=3600, limit=10) == 1
 
 
 def test_a_text_that_a_run_has_is_not_pruned(
     store: Store, clock: VirtualClock, run: ClaimedRun
 ) -> None:
-    store.keep_files(run.seq, run.attempt, FILES)
+    store.write(operations.keep_files, run.seq, run.attempt, FILES)
     clock.advance("2d")
-    assert store.prune_texts(age_seconds=3600, limit=10) == 0
-    assert store.kept_files(run.seq) == FILES
+    assert store.write(operations.prune_texts, age_seconds=3600, limit=10) == 0
+    assert store.read(operations.kept_files, run.seq) == FILES
 
 
 def test_a_failed_statement_cannot_be_committed(
@@ -369,7 +386,7 @@ def test_a_failed_statement_cannot_be_committed(
         with pytest.raises(Exception, match=r"ended by its own SQL|aborted"):
             step.commit(StepDone())
     assert effects_of(effects) == []
-    assert store.done_steps(run.seq) == set()
+    assert store.read(operations.done_steps, run.seq) == set()
 
 
 def test_a_transaction_that_the_sql_ended_itself_is_noticed(
@@ -379,7 +396,7 @@ def test_a_transaction_that_the_sql_ended_itself_is_noticed(
         step.connection.execute("COMMIT")
         with pytest.raises(StorageError, match="ended by its own SQL"):
             step.commit(StepDone())
-    assert store.done_steps(run.seq) == set()
+    assert store.read(operations.done_steps, run.seq) == set()
 
 
 def test_a_commit_renews_where_nobody_else_could(
@@ -392,7 +409,7 @@ def test_a_commit_renews_where_nobody_else_could(
         clock.advance("60s")
         step.connection.execute("INSERT INTO effects (step) VALUES (1)")
         step.commit(StepDone())
-    left = {run.seq for run in store.expired_runs(10)}
+    left = {run.seq for run in store.read(operations.expired_runs, 10)}
     assert left == (set() if effects.engine == "sqlite" else {first.seq, second.seq})
 
 
@@ -481,7 +498,7 @@ def test_what_a_step_sets_for_its_session_reaches_nobody_else(
         step.connection.execute("SET statement_timeout = '7min'")
         step.connection.execute("INSERT INTO public.effects (step) VALUES (1)")
         step.commit(StepDone())
-    assert store.done_steps(run.seq) == {1}
+    assert store.read(operations.done_steps, run.seq) == {1}
     assert effects.execute("SELECT * FROM seen") == [("pg_catalog", "0")]  # with the mark
     engine: Any = store.engine
     with engine._pool.lend() as session:
@@ -506,7 +523,7 @@ def test_a_deferred_constraint_fails_the_step(store: Store, place: Place, run: C
         with pytest.raises(Exception, match="foreign key"):
             step.commit(StepDone())
     assert place.execute("SELECT * FROM children") == []
-    assert store.done_steps(run.seq) == set()
+    assert store.read(operations.done_steps, run.seq) == set()
 
 
 def test_an_attached_file_is_committed_before_the_mark(
@@ -514,14 +531,14 @@ def test_an_attached_file_is_committed_before_the_mark(
 ) -> None:
     if effects.engine != "sqlite":
         pytest.skip("a transaction writes one database there; for DuckDB see test_duckdb.py")
-    store.begin_step(key(run), FILES[0])
+    store.write(operations.begin_step, key(run), FILES[0])
     with store.step(key(run), LEASE) as step:
         step.connection.execute(f"ATTACH '{tmp_path}/other.db' AS other")
         step.connection.execute("CREATE TABLE other.copies (step INTEGER)")
         step.connection.execute("INSERT INTO effects (step) VALUES (1)")
         step.commit(StepDone())
     assert effects_of(effects) == [1]
-    (told,) = store.list_steps(run.seq)
+    (told,) = store.read(operations.list_steps, run.seq)
     assert (told["status"], told["note"]) == ("succeeded", AT_LEAST_ONCE)
 
 
@@ -552,7 +569,7 @@ def test_a_step_with_an_old_snapshot_is_fenced_and_commits(
             step.connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
             step.connection.execute(f"INSERT INTO effects (step) VALUES ({number})")
             if number == 1:
-                assert store.renew([(run.seq, run.attempt)], LEASE)
+                assert store.write(operations.renew, [(run.seq, run.attempt)], LEASE)
             else:
                 clock.advance("31s")
                 rescue(store)
@@ -562,7 +579,7 @@ def test_a_step_with_an_old_snapshot_is_fenced_and_commits(
     with pytest.raises(LeaseLost):
         work(2)
     assert effects_of(effects) == [1]
-    assert store.done_steps(run.seq) == {1}
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
 def test_a_step_that_may_only_read_is_done(store: Store, place: Place, run: ClaimedRun) -> None:
@@ -571,7 +588,7 @@ def test_a_step_that_may_only_read_is_done(store: Store, place: Place, run: Clai
     with store.step(key(run), LEASE) as step:
         step.connection.execute("SET TRANSACTION READ ONLY")
         step.commit(StepDone())
-    assert store.done_steps(run.seq) == {1}
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
 def test_a_commit_without_an_answer_is_found_out_by_reading(
@@ -595,7 +612,9 @@ def test_a_commit_without_an_answer_is_found_out_by_reading(
         step = store.step(key(run, number), LEASE)
         opened = step.__enter__()
         opened.connection.execute(f"INSERT INTO effects (step) VALUES ({number})")
-        monkeypatch.setattr(store, "has_mark", _with(store, engine, monkeypatch, commit))
+        replace_operation(
+            monkeypatch, store, operations.has_mark, _with(engine, monkeypatch, commit)
+        )
         if arrives:
             opened.commit(StepDone())
         else:
@@ -604,15 +623,15 @@ def test_a_commit_without_an_answer_is_found_out_by_reading(
         step.__exit__(None, None, None)
         monkeypatch.undo()
     assert effects_of(effects) == [1]
-    assert store.done_steps(run.seq) == {1}
+    assert store.read(operations.done_steps, run.seq) == {1}
 
 
-def _with(store: Store, engine: Any, monkeypatch: pytest.MonkeyPatch, commit: Any) -> Any:
+def _with(engine: Any, monkeypatch: pytest.MonkeyPatch, commit: Any) -> Any:
     """The way to read has a connection that works."""
-    read = store.has_mark
 
-    def ask(key: StepKey) -> bool:
+    def ask(plain: Any, key: StepKey) -> bool:
         monkeypatch.setattr(engine, "_commit", commit)
-        return read(key)
+        found: bool = plain(key)
+        return found
 
     return ask

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from rota.errors import Conflict
 from rota.model.retry import Retry
 from rota.model.run import ClaimedRun, Run
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -27,6 +28,7 @@ from tests.conformance.support import (
     put_schedule,
     rescue,
     settle,
+    sweep,
     tick,
     together,
 )
@@ -84,7 +86,7 @@ def enqueuer(store: Store, place: Place, promised: set[str]) -> None:
             new_run(overlap_key=f"line {number % 2}", **keys),
         ]
         if number % 5:
-            made = store.enqueue(runs)
+            made = store.write(operations.enqueue, runs)
         else:
             caller = place.begin()
             made = store.enqueue_on(caller, runs)
@@ -94,20 +96,23 @@ def enqueuer(store: Store, place: Place, promised: set[str]) -> None:
 
 
 def janitor(store: Store) -> None:
-    store.promote(10)
-    store.admit(store.held_keys("", 10))
+    store.write(operations.promote, 10)
+    store.write(operations.admit, store.read(operations.held_keys, "", 10))
     rescue(store)
-    store.sweep(10)
+    sweep(store, 10)
 
 
 def meddler(store: Store, luck: random.Random) -> None:
-    for run in store.list_runs(limit=20):
-        act = luck.choice([store.cancel_run, store.pause_run, store.resume_run])
+    for run in store.read(operations.list_runs, limit=20):
+        act = luck.choice(["cancel", "pause", "resume"])
         with suppress(Conflict):
-            if act == store.cancel_run:
-                store.cancel_run(run.id, None, ME, note_end)
-            else:
-                act(run.id, None, ME)
+            match act:
+                case "cancel":
+                    store.write(operations.cancel_run, run.id, None, ME, note_end)
+                case "pause":
+                    store.write(operations.pause_run, run.id, None, ME)
+                case _:
+                    store.write(operations.resume_run, run.id, None, ME)
 
 
 def test_everybody_at_once_loses_nothing(store: Store, place: Place, clock: VirtualClock) -> None:
@@ -149,15 +154,15 @@ def test_everybody_at_once_loses_nothing(store: Store, place: Place, clock: Virt
 
 def drain(store: Store, clock: VirtualClock) -> None:
     worker, page = Worker(store, 0), 500
-    for run in store.list_runs(state="paused", limit=page):
-        store.resume_run(run.id, None, ME)
+    for run in store.read(operations.list_runs, state="paused", limit=page):
+        store.write(operations.resume_run, run.id, None, ME)
     for _ in range(10_000):
         clock.advance("1s")
         janitor(store)
-        left = set(store.overview()["runs"]) - {"succeeded", "dead", "cancelled"}
+        left = set(store.read(operations.overview)["runs"]) - {"succeeded", "dead", "cancelled"}
         if not worker.step() and not left:
             return
-    raise AssertionError(store.overview())
+    raise AssertionError(store.read(operations.overview))
 
 
 def check(store: Store, place: Place, promised: set[str], ledger: list[dict[str, Any]]) -> None:
@@ -169,4 +174,4 @@ def check(store: Store, place: Place, promised: set[str], ledger: list[dict[str,
     assert len(fired) == len(set(fired))
     assert promised | set(fired) == set(ends)
     assert all(row["run_id"] for row in ledger if row["outcome"] in ("fired", "coalesced"))
-    assert store.list_events(limit=9) == []
+    assert store.read(operations.list_events, limit=9) == []

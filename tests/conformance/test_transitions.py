@@ -12,6 +12,7 @@ from rota.errors import Conflict, Unknown
 from rota.model.retry import ONCE, Retry
 from rota.model.run import Run
 from rota.model.transitions import EVENTS, STATES, TRANSITIONS, may_delete, target
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -54,11 +55,11 @@ def bring(store: Store, place: Place, state: str) -> str:
             return run_id
         case "paused":
             run_id = enqueue(store)
-            store.pause_run(run_id, None, ME)
+            store.write(operations.pause_run, run_id, None, ME)
             return run_id
         case "cancelled":
             run_id = enqueue(store)
-            store.cancel_run(run_id, None, ME)
+            store.write(operations.cancel_run, run_id, None, ME)
             return run_id
         case _:
             run_id = enqueue(store)
@@ -73,29 +74,29 @@ def ending(kind: str, retry: Retry) -> Callable[[Store, Run], object]:
 
 
 def pause(store: Store, run: Run) -> None:
-    store.pause_run(run.id, None, ME)
+    store.write(operations.pause_run, run.id, None, ME)
     if run.state == "running":
         settle(store, as_claimed(run), "released")
 
 
 def cancel(store: Store, run: Run) -> None:
-    store.cancel_run(run.id, None, ME)
+    store.write(operations.cancel_run, run.id, None, ME)
     if run.state == "running":
         settle(store, as_claimed(run), "cancelled")
 
 
 CALLS: dict[str, Callable[[Store, Run], object]] = {
-    "promote": lambda store, run: store.promote(10),
-    "admit": lambda store, run: store.admit(["c/c"]),
+    "promote": lambda store, run: store.write(operations.promote, 10),
+    "admit": lambda store, run: store.write(operations.admit, ["c/c"]),
     "claim": lambda store, run: claim(store),
     "succeed": ending("succeeded", ONCE),
     "retry": ending("failed", Retry()),
     "give up": ending("failed", ONCE),
     "let go": ending("released", ONCE),
     "pause": pause,
-    "resume": lambda store, run: store.resume_run(run.id, None, ME),
+    "resume": lambda store, run: store.write(operations.resume_run, run.id, None, ME),
     "cancel": cancel,
-    "redo": lambda store, run: store.redo_run(run.id, None, ME),
+    "redo": lambda store, run: store.write(operations.redo_run, run.id, None, ME),
 }
 ASKED_BY_NAME = ("pause", "resume", "cancel", "redo")
 
@@ -118,7 +119,7 @@ def wanted(state: str, event: str) -> Answer:
 
 
 def answer_of(store: Store, place: Place, clock: VirtualClock, state: str, event: str) -> Answer:
-    before = store.run(bring(store, place, state))
+    before = store.read(operations.get_run, bring(store, place, state))
     assert before.state == state
     clock.advance("1m")
     refused = False
@@ -126,7 +127,7 @@ def answer_of(store: Store, place: Place, clock: VirtualClock, state: str, event
         CALLS[event](store, before)
     except Conflict as fault:
         refused = f"is {state}; {event} is not possible" in str(fault)
-    after = store.run(before.id)
+    after = store.read(operations.get_run, before.id)
     return Answer(refused=refused, state=after.state, changed=after != before)
 
 
@@ -135,7 +136,7 @@ def remove(store: Store) -> None:
     for run in all_runs(store):
         if run.state == "running":
             settle(store, as_claimed(run), retry=ONCE)
-        store.delete_run(run.id, None, ME)
+        store.write(operations.delete_run, run.id, None, ME)
 
 
 def test_an_event_does_what_the_table_says(store: Store, place: Place, clock: VirtualClock) -> None:
@@ -151,13 +152,13 @@ def test_delete_is_possible_from_all_states_but_running(store: Store, place: Pla
     for state in STATES:
         run_id = bring(store, place, state)
         try:
-            store.delete_run(run_id, None, ME)
+            store.write(operations.delete_run, run_id, None, ME)
         except Conflict:
-            assert store.run(run_id).state == state
+            assert store.read(operations.get_run, run_id).state == state
             deleted[state] = False
         else:
             with pytest.raises(Unknown):
-                store.run(run_id)
+                store.read(operations.get_run, run_id)
             deleted[state] = True
         remove(store)
     assert deleted == {state: may_delete(state) for state in STATES}
@@ -167,5 +168,5 @@ def test_promote_leads_to_held_while_the_slot_is_taken(store: Store, clock: Virt
     enqueue(store, concurrency_key="c")
     run_id = enqueue(store, concurrency_key="c", delay=timedelta(minutes=1))
     clock.advance("1m")
-    store.promote(10)
-    assert store.run(run_id).state == "held"
+    store.write(operations.promote, 10)
+    assert store.read(operations.get_run, run_id).state == "held"

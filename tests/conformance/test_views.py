@@ -13,7 +13,8 @@ import pytest
 from rota.model.retry import ONCE
 from rota.model.run import ClaimedRun
 from rota.model.steps import StepDone, StepFile
-from rota.storage.scripts.steps import StepKey
+from rota.storage import operations
+from rota.storage.operations.steps import StepKey
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
@@ -84,12 +85,12 @@ def statuses(place: Place, **equal: str) -> list[tuple[str | None, str]]:
 
 def begin(store: Store, run: ClaimedRun, file: StepFile) -> StepKey:
     key = StepKey(seq=run.seq, attempt=run.attempt, number=file.number)
-    store.begin_step(key, file)
+    store.write(operations.begin_step, key, file)
     return key
 
 
 def do(store: Store, run: ClaimedRun, file: StepFile) -> None:
-    store.finish_step(begin(store, run, file), StepDone(rows=1), None)
+    store.write(operations.finish_step, begin(store, run, file), StepDone(rows=1), None)
 
 
 # jobs
@@ -149,14 +150,14 @@ def test_a_job_knows_who_waits_and_whether_it_runs(
     assert now() == (0, False)
     first = enqueue(store, concurrency_key="one")
     enqueue(store, concurrency_key="one")
-    assert store.run(first).state == "queued"
+    assert store.read(operations.get_run, first).state == "queued"
     assert now() == (2, False)
     run = claim_one(store)
     assert now() == (1, True)
     settle(store, run, "failed")
     assert now() == (1, True), "between two attempts"
     clock.advance("1s")
-    store.promote(100)
+    store.write(operations.promote, 100)
     assert now() == (1, True), "queued again"
     settle(store, claim_one(store))
     assert now() == (1, False)
@@ -181,7 +182,7 @@ def test_the_queue_shows_who_waits_and_who_has_begun(
     settle(store, run, "failed")
     rows = view(place, "job_queue", "ORDER BY queued_at")
     assert [row["started_at"] for row in rows] == [began, None]
-    store.cancel_run(run.id, None, ME)
+    store.write(operations.cancel_run, run.id, None, ME)
     assert [row["started_at"] for row in view(place, "job_queue")] == [None]
 
 
@@ -190,7 +191,7 @@ def test_the_queue_shows_who_waits_and_who_has_begun(
 
 def test_what_never_began_is_no_run(store: Store, place: Place) -> None:
     cancelled = enqueue(store)
-    store.cancel_run(cancelled, "no need", ME)
+    store.write(operations.cancel_run, cancelled, "no need", ME)
     enqueue(store)
     enqueue(store, delay=timedelta(hours=1))
     assert view(place, "job_runs") == []
@@ -233,7 +234,7 @@ def test_a_run_between_attempts_is_running_since_its_first(
         assert statuses(place) == [(None, "running")]
         assert view(place, "job_runs")[0]["error_message"] is None
         clock.advance(wait)
-        store.promote(100)
+        store.write(operations.promote, 100)
         assert statuses(place) == [(None, "running")], "queued again"
     settle(store, claim_one(store), "failed", error="no disk")
     (row,) = view(place, "job_runs")
@@ -252,7 +253,7 @@ def test_a_dead_run_has_failed(store: Store, place: Place, kind: str) -> None:
 def test_a_run_that_was_cancelled_after_its_start_has_failed(store: Store, place: Place) -> None:
     run_id = enqueue(store)
     run = claim_one(store)
-    store.cancel_run(run_id, "too late", ME)
+    store.write(operations.cancel_run, run_id, "too late", ME)
     assert statuses(place) == [(None, "running")]
     settle(store, run, "cancelled")
     (row,) = view(place, "job_runs")
@@ -274,9 +275,9 @@ def test_a_redo_is_shown_as_the_run_that_it_is(
     run_id = enqueue(store)
     settle(store, claim_one(store), "failed", retry=ONCE)
     clock.advance("1h")
-    store.redo_run(run_id, None, ME)
+    store.write(operations.redo_run, run_id, None, ME)
     assert statuses(place) == [(None, "running")]
-    store.promote(100)
+    store.write(operations.promote, 100)
     settle(store, claim_one(store))
     (row,) = view(place, "job_runs")
     assert (row["status"], row["started_at"]) == ("success", clock())
@@ -285,7 +286,7 @@ def test_a_redo_is_shown_as_the_run_that_it_is(
 def test_passwords_never_reach_a_view(store: Store, place: Place) -> None:
     enqueue(store)
     run = claim_one(store)
-    store.cancel_run(run.id, None, ME)
+    store.write(operations.cancel_run, run.id, None, ME)
     settle(store, run, "failed", error="cannot reach postgresql://me:secret@host/db")
     (row,) = view(place, "job_runs")
     assert row["error_message"] == "cannot reach postgresql://me:[redacted]@host/db"
@@ -301,10 +302,10 @@ def test_steps_are_shown_as_they_go(store: Store, place: Place, clock: VirtualCl
     load = begin(store, run, LOAD)
     assert statuses(place) == [(None, "running"), ("01_load.sql", "running")]
     clock.advance("2s")
-    store.finish_step(load, StepDone(rows=1), None)
+    store.write(operations.finish_step, load, StepDone(rows=1), None)
     assert statuses(place) == [(None, "running"), ("01_load.sql", "success")]
     check = begin(store, run, CHECK)
-    store.end_step(check, "failed", "no such table")
+    store.write(operations.end_step, check, "failed", "no such table")
     settle(store, run, "failed", error="02_check.sql: no such table")
     assert statuses(place, record_type="step") == [
         ("01_load.sql", "success"),
@@ -322,10 +323,10 @@ def test_every_attempt_has_steps_of_its_own(
     enqueue(store)
     run = claim_one(store)
     do(store, run, LOAD)
-    store.end_step(begin(store, run, CHECK), "timed_out", "timed out after 1s")
+    store.write(operations.end_step, begin(store, run, CHECK), "timed_out", "timed out after 1s")
     settle(store, run, "timed_out", error="timed out after 1s")
     clock.advance("1s")
-    store.promote(100)
+    store.write(operations.promote, 100)
     again = claim_one(store)
     do(store, again, CHECK)
     settle(store, again)
@@ -368,7 +369,7 @@ def test_ids_are_unique_and_stay(store: Store, place: Place, clock: VirtualClock
     before = {row["id"] for row in view(place, "job_runs")}
     assert len(before) == 9
     clock.advance("1s")
-    store.promote(100)
+    store.write(operations.promote, 100)
     for run in claim(store, 3):
         do(store, run, CHECK)
         settle(store, run)
@@ -401,7 +402,7 @@ def test_occurrences_of_a_dropped_schedule_keep_its_name(
     put_schedule(store, "gone")
     clock.advance("10s")
     tick(store)
-    store.drop_schedule("gone", None, ME)
+    store.write(operations.drop_schedule, "gone", None, ME)
     (row,) = view(place, "occurrences")
     assert (row["schedule_name"], row["job_name"]) == ("gone", None)
 
@@ -415,14 +416,14 @@ def test_the_status_of_a_schedule_is_the_one_that_rota_shows(
     put_schedule(store, "active")
     put_schedule(store, "disabled", enabled=False)
     put_schedule(store, "paused")
-    store.pause_schedule("paused", "by hand", ME)
+    store.write(operations.pause_schedule, "paused", "by hand", ME)
     put_schedule(store, "finished", kind="once", expr="2025-01-01T00:00:05Z")
     put_schedule(store, "waits", anchor="delay")
     overwrite(store, put_schedule(store, "broken"), error="no such zone")
     clock.advance("10s")
     tick(store)
     rows = {row["name"]: row for row in view(place, "schedules")}
-    shown = {one.name: one.status for one in store.list_schedules(limit=100)}
+    shown = {one.name: one.status for one in store.read(operations.list_schedules, limit=100)}
     assert {name: row["status"] for name, row in rows.items()} == shown
     assert len(set(shown.values())) == 5
     assert rows["active"]["next_fire_at"] == clock.after("10s")
@@ -459,12 +460,12 @@ def test_every_attempt_is_shown_once(store: Store, place: Place, clock: VirtualC
     assert shown() == [(1, None)]
     settle(store, run)
     assert shown() == [(1, "succeeded")]
-    store.delete_run(run_id, None, ME)
+    store.write(operations.delete_run, run_id, None, ME)
     enqueue(store)
     settle(store, claim_one(store), "failed", error="told")
     assert shown() == [(1, "failed")]
     clock.advance("1s")
-    store.promote(100)
+    store.write(operations.promote, 100)
     settle(store, claim_one(store))
     assert shown() == [(1, "failed"), (2, "succeeded")]
 
@@ -482,7 +483,7 @@ def test_steps_tell_how_they_ended(store: Store, place: Place, clock: VirtualClo
     clock.advance("31s")
     rescue(store)
     again = claim_one(store)
-    store.end_step(begin(store, again, CHECK), "timed_out", "too slow")
+    store.write(operations.end_step, begin(store, again, CHECK), "timed_out", "too slow")
     assert shown() == [
         (1, LOAD.name, "succeeded"),
         (1, CHECK.name, "lost"),
@@ -498,7 +499,7 @@ def test_events_tell_the_life_of_a_run(store: Store, place: Place, clock: Virtua
     clock.advance("1s")
     settle(store, claim_one(store), "failed", error="told")
     clock.advance("1s")
-    store.promote(100)
+    store.write(operations.promote, 100)
     run = claim_one(store)
     clock.advance("1s")
     settle(store, run)
@@ -519,8 +520,8 @@ def test_what_people_did_is_told(store: Store, place: Place, clock: VirtualClock
     """In the history of its schedule, also of one that is gone, and among the events."""
     kept, gone = put_schedule(store, name="kept"), put_schedule(store, name="gone")
     clock.advance("1s")
-    store.pause_schedule("kept", "a reason", ME)
-    store.drop_schedule("gone", None, ME)
+    store.write(operations.pause_schedule, "kept", "a reason", ME)
+    store.write(operations.drop_schedule, "gone", None, ME)
     changes = view(place, "schedule_changes", "ORDER BY id")
     assert [(row["schedule_id"], row["schedule_name"], row["action"]) for row in changes] == [
         (kept.id, "kept", "create"),
@@ -541,7 +542,7 @@ def test_queues_tell_what_lies_in_them(store: Store, place: Place, clock: Virtua
     clock.advance("1s")
     enqueue(store, priority=1)
     claim_one(store)
-    store.pause_queue("default", "full", ME)
+    store.write(operations.pause_queue, "default", "full", ME)
     (row,) = view(place, "queues", "WHERE name = 'default'")
     assert (row["queued"], row["running"], row["oldest_at"]) == (1, 1, oldest)
     assert (bool(row["paused"]), row["reason"], row["paused_by"]) == (True, "full", ME.by)
@@ -568,7 +569,7 @@ def test_the_queries_of_the_document_give_true_answers(
     enqueue(store)
     run = claim_one(store)
     do(store, run, LOAD)
-    store.end_step(begin(store, run, CHECK), "failed", "no such table")
+    store.write(operations.end_step, begin(store, run, CHECK), "failed", "no such table")
     settle(store, run, "cancelled", error="no such table")
     for seconds in (10, 20):
         enqueue(store)
@@ -602,7 +603,7 @@ def test_the_rows_that_are_handed_on_are_those_of_the_views(store: Store, place:
     put_job(store, "idle")
     enqueue(store)
     for name, count in {"jobs": 2, "job_queue": 2, "job_runs": 2}.items():
-        shown, told = view(place, name), store.view_rows(name, runs=10, limit=10)
+        shown, told = view(place, name), store.read(operations.view_rows, name, runs=10, limit=10)
         named = [dict(zip(shown[0], row.values(), strict=True)) for row in told]
         plainly = [{key: plain(key, value) for key, value in row.items()} for row in named]
         assert len(plainly) == len(shown) == count, name
@@ -615,7 +616,7 @@ def test_a_bound_on_runs_keeps_what_failed(store: Store) -> None:
         settle(store, claim_one(store), kind, retry=ONCE)
 
     def shown(**bounds: int) -> list[str]:
-        return [row["status"] for row in store.view_rows("job_runs", **bounds)]
+        return [row["status"] for row in store.read(operations.view_rows, "job_runs", **bounds)]
 
     assert shown(runs=2, limit=10) == ["success", "success", "failed"]
     assert shown(runs=9, limit=2) == ["success", "success"]

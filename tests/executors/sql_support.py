@@ -19,7 +19,8 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.run import ClaimedRun, NewRun, Run
-from rota.storage.scripts.changes import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 from rota.storage.store import Store, open_store
 
 LEASE = timedelta(seconds=30)
@@ -65,7 +66,7 @@ class World:
         told = {"folder": str(self.folder), "files": names, **options.pop("spec", {})}
         job = Job(name="job", executor="sql", source="file", spec=told, **options)
         self.executor.check(job)
-        self.store.put_jobs([job])
+        self.store.write(operations.put_jobs, [job])
         return job
 
     # Runs
@@ -74,16 +75,20 @@ class World:
         run = NewRun(
             id=str(uuid4()), job="job", queue="default", args=args, max_attempts=max_attempts
         )
-        return self.store.enqueue([run])[0].id
+        return self.store.write(operations.enqueue, [run])[0].id
 
     def claim(self) -> ClaimedRun:
-        self.store.promote(10)
-        (run,) = self.store.claim("worker", queues=[], jobs=["job"], limit=1, lease=LEASE)
+        self.store.write(operations.promote, 10)
+        (run,) = self.store.write(
+            operations.claim, "worker", queues=[], jobs=["job"], limit=1, lease=LEASE
+        )
         return run
 
     def begin(self, job: Job | None = None, run: ClaimedRun | None = None) -> Begun:
         """Run the next attempt in a thread; the test may stop it."""
-        return Begun(self, run or self.claim(), job or self.store.jobs_named(["job"])["job"])
+        return Begun(
+            self, run or self.claim(), job or self.store.read(operations.jobs_named, ["job"])["job"]
+        )
 
     def run(self, job: Job | None = None, **options: Any) -> Run:
         """A new run, done and settled."""
@@ -95,7 +100,9 @@ class World:
         return self.begin(job).ended()
 
     def steps(self, run: Run | ClaimedRun) -> list[tuple[str, str]]:
-        return [(row["name"], row["status"]) for row in self.store.list_steps(run.seq)]
+        return [
+            (row["name"], row["status"]) for row in self.store.read(operations.list_steps, run.seq)
+        ]
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """By a connection of nobody else to the target."""
@@ -111,7 +118,7 @@ class Begun:
     def __init__(self, world: World, run: ClaimedRun, job: Job) -> None:
         self.world, self.run, self.outcome = world, run, Outcome(kind="released")
         owner = Owner(
-            storage=world.store,
+            store=world.store,
             notes=Notes(world.store),
             lease=LEASE,
             target=world.targets,
@@ -144,8 +151,10 @@ class Begun:
         """Wait for the outcome and write it."""
         outcome = self.join()
         retry = retry_of(self.run, self.execution.job)
-        self.world.store.settle([decide(self.run, outcome, retry=retry, max_lost=3)])
-        return self.world.store.run(self.run.id)
+        self.world.store.write(
+            operations.settle, [decide(self.run, outcome, retry=retry, max_lost=3)]
+        )
+        return self.world.store.read(operations.get_run, self.run.id)
 
 
 def wait_for(happened: Callable[[], object], seconds: float = 20) -> None:

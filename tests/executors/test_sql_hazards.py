@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.storage import operations
 from tests.executors.sql_support import World
 from tests.executors.test_sql_runs import PLACES, make_world
 
@@ -55,7 +56,7 @@ def test_what_duckdb_rewrites_is_run_as_it_was_meant(duck: World) -> None:
     )
     run = duck.run(duck.job())
     assert (run.state, run.error) == ("succeeded", None)
-    results = [row["result"] for row in duck.store.list_steps(run.seq)]
+    results = [row["result"] for row in duck.store.read(operations.list_steps, run.seq)]
     told = {"columns": ["1", "2"], "rows": [[7, 3]], "more": False}
     assert [json.loads(result) for result in results[1:]] == [told, told]
 
@@ -152,7 +153,7 @@ def test_a_statement_with_common_tables_may_change_rows(postgres: World) -> None
     )
     run = postgres.run(postgres.job())
     assert (run.state, run.error) == ("succeeded", None)
-    assert postgres.store.list_steps(run.seq)[1]["rows"] == 2
+    assert postgres.store.read(operations.list_steps, run.seq)[1]["rows"] == 2
     assert json.loads(run.result or "")["rows"] == [[2, "insert into"]]
 
 

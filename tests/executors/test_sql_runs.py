@@ -15,6 +15,7 @@ from rota.errors import Invalid
 from rota.model.job import Job
 from rota.model.retry import Retry
 from rota.model.steps import AT_LEAST_ONCE
+from rota.storage import operations
 from tests.executors.sql_support import ME, NEVER_ENDS, World, wait_for
 from tests.support.postgres import Server
 
@@ -61,7 +62,7 @@ def test_files_run_in_order_and_tell_what_they_did(world: World) -> None:
     )
     run = world.run(world.job())
     assert (run.state, run.error) == ("succeeded", None)
-    first, second = world.store.list_steps(run.seq)
+    first, second = world.store.read(operations.list_steps, run.seq)
     assert (first["name"], first["status"], first["rows"], first["result"]) == (
         "a.sql", "succeeded", 2, None,
     )  # fmt: skip
@@ -88,7 +89,7 @@ def test_a_failing_file_is_undone_and_ends_the_run(world: World) -> None:
     assert run.error.startswith(f"b.sql:{line}: ")
     assert "nope" in run.error
     assert world.steps(run) == [("a.sql", "succeeded"), ("b.sql", "failed")]
-    assert world.store.list_steps(run.seq)[1]["error"] == run.error
+    assert world.store.read(operations.list_steps, run.seq)[1]["error"] == run.error
     assert world.query("SELECT i FROM t") == [(1,)]
 
 
@@ -124,10 +125,10 @@ def test_a_redo_uses_the_kept_texts_or_the_latest(world: World) -> None:
     world.write(a="CREATE TABLE IF NOT EXISTS t (i INTEGER); INSERT INTO t VALUES (1)")
     run = world.run(world.job())
     world.write(a="INSERT INTO t VALUES (2)")
-    world.store.redo_run(run.id, None, ME)
+    world.store.write(operations.redo_run, run.id, None, ME)
     assert world.again().state == "succeeded"
     assert world.query("SELECT i FROM t") == [(1,), (1,)]
-    world.store.redo_run(run.id, None, ME, latest=True)
+    world.store.write(operations.redo_run, run.id, None, ME, latest=True)
     assert world.again().state == "succeeded"
     assert world.query("SELECT i FROM t ORDER BY i") == [(1,), (1,), (2,)]
 
@@ -137,7 +138,7 @@ def test_a_redo_begins_at_the_step_it_is_told(world: World) -> None:
         a="CREATE TABLE t (i INTEGER)", b="INSERT INTO t VALUES (1)", c="INSERT INTO t VALUES (2)"
     )
     run = world.run(world.job())
-    world.store.redo_run(run.id, None, ME, from_step="c.sql")
+    world.store.write(operations.redo_run, run.id, None, ME, from_step="c.sql")
     assert world.again().state == "succeeded"
     assert world.query("SELECT i FROM t ORDER BY i") == [(1,), (2,), (2,)]
 
@@ -147,7 +148,7 @@ def test_a_redo_goes_on_at_a_step_with_mended_files(world: World) -> None:
     run = world.run(world.job())
     assert run.state == "dead"
     world.write(a="SELECT 'edited too'", b="INSERT INTO t VALUES (2)")
-    world.store.redo_run(run.id, None, ME, from_step="b.sql", latest=True)
+    world.store.write(operations.redo_run, run.id, None, ME, from_step="b.sql", latest=True)
     run = world.again()
     assert (run.state, run.error) == ("succeeded", None)
     assert world.query("SELECT i FROM t ORDER BY i") == [(1,), (2,)]
@@ -161,14 +162,14 @@ def test_a_redo_begins_at_the_step_it_is_told_also_with_restart(world: World) ->
     job = world.job(spec={"restart": True}, retry=Retry(max_attempts=2, delay="0s"))
     run = world.run(job)
     for _ in range(2):
-        world.store.redo_run(run.id, None, ME, from_step="b.sql")
+        world.store.write(operations.redo_run, run.id, None, ME, from_step="b.sql")
         assert world.again(job).state == "dead"
     world.query("CREATE TABLE later (i INTEGER)")
-    world.store.redo_run(run.id, None, ME, from_step="b.sql")
+    world.store.write(operations.redo_run, run.id, None, ME, from_step="b.sql")
     assert world.again(job).state == "succeeded"
     assert world.query("SELECT i FROM t") == [(1,)]
     world.query("DROP TABLE t")
-    world.store.redo_run(run.id, None, ME)
+    world.store.write(operations.redo_run, run.id, None, ME)
     assert world.again(job).state == "succeeded", "a plain redo begins at the first file"
 
 
@@ -183,7 +184,10 @@ def test_missing_variables_are_all_named_before_anything_runs(world: World) -> N
     assert "NOWHERE, NOT_SET" in run.error
     assert "ROTA_DATABASE cannot be read" in run.error
     assert world.steps(run) == []
-    assert [file.name for file in world.store.kept_files(run.seq)] == ["a.sql", "b.sql"]
+    assert [file.name for file in world.store.read(operations.kept_files, run.seq)] == [
+        "a.sql",
+        "b.sql",
+    ]
     with pytest.raises(Exception, match=r"(?i)no such table|not exist"):
         world.query("SELECT * FROM t")
 
@@ -196,10 +200,10 @@ def test_values_are_read_anew_and_never_stored(
     run = world.run(world.job())
     assert run.state == "succeeded"
     monkeypatch.setenv("SECRET", "second")
-    world.store.redo_run(run.id, None, ME)
+    world.store.write(operations.redo_run, run.id, None, ME)
     world.again()
     assert world.query("SELECT v FROM t ORDER BY v") == [("second",), ("x'; DROP TABLE t; --",)]
-    (kept,) = world.store.kept_files(run.seq)
+    (kept,) = world.store.read(operations.kept_files, run.seq)
     assert "${SECRET}" in kept.text
     assert kept.variables == ("SECRET",)
 
@@ -220,7 +224,7 @@ def test_an_error_does_not_show_a_secret(world: World, monkeypatch: pytest.Monke
     run = world.run(world.job())
     assert run.error is not None
     assert "hunter2" not in run.error
-    assert "hunter2" not in world.store.list_steps(run.seq)[0]["error"]
+    assert "hunter2" not in world.store.read(operations.list_steps, run.seq)[0]["error"]
 
 
 @pytest.mark.parametrize("statement", ["BEGIN", "COMMIT", "ROLLBACK", "END"])
@@ -245,7 +249,7 @@ def test_an_autonomous_file_has_no_transaction_around_it(world: World) -> None:
     run = world.run(world.job())
     assert (run.state, "c.sql:2: " in (run.error or "")) == ("dead", True), run.error
     assert world.query("SELECT i FROM t ORDER BY i") == [(1,), (2,), (3,)]
-    assert world.store.list_steps(run.seq)[1]["note"] == AT_LEAST_ONCE
+    assert world.store.read(operations.list_steps, run.seq)[1]["note"] == AT_LEAST_ONCE
 
 
 @pytest.mark.parametrize(
@@ -282,11 +286,11 @@ def test_a_pause_is_heard_between_files(world: World) -> None:
     job = world.job()
     run_id = world.enqueue()
     run = world.claim()
-    world.store.pause_run(run_id, "lunch", ME)
+    world.store.write(operations.pause_run, run_id, "lunch", ME)
     paused = world.begin(job, run).ended()
     assert (paused.state, paused.failures, paused.reason) == ("paused", 0, "lunch")
     assert world.steps(run) == []
-    world.store.resume_run(run_id, None, ME)
+    world.store.write(operations.resume_run, run_id, None, ME)
     assert world.again(job).state == "succeeded"
     assert world.query("SELECT i FROM t") == [(2,)]
 
@@ -294,7 +298,7 @@ def test_a_pause_is_heard_between_files(world: World) -> None:
 def test_text_is_a_job_of_one_step(world: World) -> None:
     job = Job(name="job", executor="sql", spec={"text": "SELECT 1 AS one"})
     world.executor.check(job)
-    world.store.put_jobs([job])
+    world.store.write(operations.put_jobs, [job])
     run = world.run(job)
     assert run.state == "succeeded"
     assert world.steps(run) == [("sql", "succeeded")]
@@ -491,7 +495,7 @@ def test_runs_on_one_duckdb_file_go_one_at_a_time(duck: World) -> None:
     duck.write(a="SELECT 1")
     duck.enqueue()
     second = duck.begin(job)
-    wait_for(lambda: duck.store.kept_files(second.run.seq))
+    wait_for(lambda: duck.store.read(operations.kept_files, second.run.seq))
     second.stop("cancelled")
     assert second.join().kind == "cancelled"
     assert duck.steps(second.run) == []
@@ -545,7 +549,7 @@ def test_the_views_are_readable_on_a_duckdb_target(
     )
     run = world.run(world.job())
     assert run.state == "succeeded", run.error
-    first, second = world.store.list_steps(run.seq)
+    first, second = world.store.read(operations.list_steps, run.seq)
     assert json.loads(first["result"])["rows"] == [["job", 2, True]]
     assert json.loads(second["result"])["rows"] == [["job", True]]
     found = world.query("SELECT job_name, file_name, status FROM alerts")

@@ -14,6 +14,7 @@ import pytest
 
 from rota.duckdb_instances import open_instance
 from rota.model.retry import Retry
+from rota.storage import operations
 from tests.executors.sql_support import ME, World
 from tests.executors.test_sql_runs import make_world
 
@@ -81,7 +82,7 @@ def test_a_redo_finds_what_was_attached(world: World) -> None:
     run = world.run(world.job())
     assert (run.state, run.error) == ("succeeded", None)
     world.query("DELETE FROM copied")
-    world.store.redo_run(run.id, None, ME, from_step="c.sql")
+    world.store.write(operations.redo_run, run.id, None, ME, from_step="c.sql")
     run = world.again()
     assert (run.state, run.error) == ("succeeded", None)
     assert [name for name, _ in world.steps(run)] == ["a.sql", "b.sql", "c.sql", "c.sql"]
@@ -103,13 +104,13 @@ def test_what_cannot_be_attached_again_is_told_by_its_file(world: World, tmp_pat
     run = world.run(world.job(), args=json.dumps({"source": f"{tmp_path}/source.db"}))
     (tmp_path / "source.db").unlink()
     (tmp_path / "source.db").mkdir()
-    world.store.redo_run(run.id, None, ME)
+    world.store.write(operations.redo_run, run.id, None, ME)
     run = world.again()
     assert run.state == "dead"
     assert run.error is not None
     assert run.error.startswith("a.sql:3: ")
     assert run.error.endswith(" (a.sql is not run again, but its ATTACH is: for b.sql)")
-    assert world.store.list_steps(run.seq)[-1]["error"] == run.error
+    assert world.store.read(operations.list_steps, run.seq)[-1]["error"] == run.error
 
 
 def test_what_was_detached_again_stays_so(world: World) -> None:
@@ -120,7 +121,7 @@ def test_what_was_detached_again_stays_so(world: World) -> None:
     world.write(b="SELECT * FROM later", c=COPY)
     run = world.run(world.job())
     world.query("CREATE TABLE later (i INTEGER)")
-    world.store.redo_run(run.id, None, ME)
+    world.store.write(operations.redo_run, run.id, None, ME)
     run = world.again()
     assert run.state == "dead"
     assert (run.error or "").startswith("c.sql:1: ")
@@ -135,7 +136,7 @@ def test_a_detach_of_what_is_gone_already_is_no_error(duck: World, tmp_path: Pat
     run = duck.run(duck.job())
     duck.query("CREATE TABLE later (i INTEGER)")
     duck.write(a="DETACH one", b="SELECT 1")
-    duck.store.redo_run(run.id, None, ME, latest=True, from_step="c.sql")
+    duck.store.write(operations.redo_run, run.id, None, ME, latest=True, from_step="c.sql")
     run = duck.again()
     assert (run.state, run.error) == ("succeeded", None)
 
@@ -150,7 +151,7 @@ def test_settings_are_made_again_in_their_order(duck: World) -> None:
     job = duck.job()
     run = duck.run(job, args='{"x": 4}')
     assert run.state == "dead"
-    duck.store.redo_run(run.id, None, ME, from_step="c.sql")
+    duck.store.write(operations.redo_run, run.id, None, ME, from_step="c.sql")
     run = duck.again(job)
     assert (run.state, run.error) == ("succeeded", None)
     assert duck.query("SELECT * FROM two.made") == [(5, True)]
@@ -176,7 +177,7 @@ def test_a_session_of_postgresql_is_set_again(
     memory = world.query("SHOW work_mem")
     assert world.query(f"SELECT memory FROM {at}.t") == memory
     world.query(f"DROP TABLE {at}.t")
-    world.store.redo_run(first.id, None, ME, from_step="b.sql")
+    world.store.write(operations.redo_run, first.id, None, ME, from_step="b.sql")
     assert world.again(job).state == "dead"  # as before, at c.sql
     assert world.query(f"SELECT at, memory FROM {at}.t") == [(at, *memory[0])]
     world.close()
@@ -194,7 +195,7 @@ def test_settings_of_a_connection_to_sqlite_are_made_again(
     job = world.job()
     run = world.run(job)
     world.query("PRAGMA user_version = 4")
-    world.store.redo_run(run.id, None, ME, from_step="c.sql")
+    world.store.write(operations.redo_run, run.id, None, ME, from_step="c.sql")
     run = world.again(job)
     assert json.loads(run.result or "")["rows"] == [[0]]
     assert world.query("PRAGMA user_version") == [(4,)]  # kept in the file: work, done once
@@ -214,7 +215,7 @@ def test_a_temporary_table_is_made_again_by_restart_alone(
     assert run.state == "dead"
     assert (run.error or "").startswith("b.sql:1: ")
     restarted = world.job(retry=TWICE, spec={"restart": True})
-    world.store.redo_run(run.id, None, ME)
+    world.store.write(operations.redo_run, run.id, None, ME)
     run = world.again(restarted)
     assert (run.state, run.error) == ("succeeded", None)
     world.close()

@@ -11,6 +11,7 @@ import pytest
 
 from rota.duckdb_instances import open_instance
 from rota.model.run import Run
+from rota.storage import operations
 from tests.executors.sql_support import World
 
 
@@ -54,7 +55,10 @@ def test_types_are_those_of_a_duckdb_store(world: World) -> None:
         c="SELECT typeof(queued_at), started_at >= queued_at FROM _rota.job_queue",
     )
     ended = world.run(world.job())
-    results = [json.loads(step["result"])["rows"] for step in world.store.list_steps(ended.seq)]
+    results = [
+        json.loads(step["result"])["rows"]
+        for step in world.store.read(operations.list_steps, ended.seq)
+    ]
     assert results == [
         [["job", True, 0, "BOOLEAN", "INTEGER"]],
         [["BIGINT", "TIMESTAMP WITH TIME ZONE", True, True, True]],

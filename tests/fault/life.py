@@ -20,9 +20,11 @@ from rota.executors.attempt import conclude, perform
 from rota.executors.protocol import Context
 from rota.executors.signatures import Function, handler_of
 from rota.flow.events import NAMES, RunEvent
+from rota.flow.home import check_home
 from rota.flow.service import PARTS, Service
 from rota.model.job import Job
 from rota.model.outcome import Outcome
+from rota.storage import operations
 from rota.storage.store import open_store
 from rota.testing import Clock
 from tests.fault.checker import check
@@ -124,7 +126,7 @@ class Life:
         store = self.app.storage
         self.ask(store.migrate)
         self.ask(self.app.load)
-        self.ask(lambda: store.check_home(None))
+        self.ask(lambda: check_home(store, None))
         service = Service(
             store,
             self.app._service_options(PARTS),
@@ -147,7 +149,7 @@ class Life:
         else:
             raise AssertionError(f"after {MOST_ROUNDS} rounds runs are still under way")
         self.app.events.stop(10.0)
-        self.ask(lambda: store.forget_worker(service.worker.worker_id))
+        self.ask(lambda: store.write(operations.forget_worker, service.worker.worker_id))
         self.app.close()
         self.notebook.close()
 
@@ -165,7 +167,7 @@ class Life:
         for name in SCHEDULES:
             if not self.ask(partial(self.app.control.schedule, name)).paused:
                 self.ask(partial(self.app.control.pause, name))
-        runs = self.ask(lambda: self.app.storage.list_runs(limit=500))
+        runs = self.ask(lambda: self.app.storage.read(operations.list_runs, limit=500))
         return all(run.state in ("succeeded", "dead", "cancelled") for run in runs)
 
     def judge(self) -> list[str]:

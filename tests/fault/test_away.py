@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 import rota
+from rota.storage import operations
 from rota.storage.postgres.connect import Address
 from rota.storage.postgres.session import Session
 from rota.storage.postgres.wake import delivers
@@ -60,11 +61,11 @@ def test_an_attempt_that_its_worker_stopped_for_the_lease_is_counted_as_lost(
         weather.away.clear()
         ended = threading.Event()
         for _ in range(int(PATIENCE / 0.05)):
-            if store.run(run_id).state == "succeeded":
+            if store.read(operations.get_run, run_id).state == "succeeded":
                 break
             ended.wait(0.05)
-        run = store.run(run_id)
-        attempts = store.list_attempts(run.seq, limit=10)
+        run = store.read(operations.get_run, run_id)
+        attempts = store.read(operations.list_attempts, run.seq, limit=10)
     finally:
         app.stop()
     assert run.result == '"attempt 2"'
@@ -77,7 +78,7 @@ def test_an_answer_to_a_claim_that_came_too_late_begins_nothing(postgres_url: st
     rescued = threading.Event()
 
     def slow(point: str) -> None:
-        if point == "claim.commit.after":
+        if point == "claiming.claim.commit.after":
             assert rescued.wait(PATIENCE)
 
     store = open_store(postgres_url, probe=slow, pool_size=16)
@@ -96,7 +97,9 @@ def test_an_answer_to_a_claim_that_came_too_late_begins_nothing(postgres_url: st
     app.start()
     try:
         assert ended.wait(PATIENCE)
-        attempts = store.list_attempts(store.run(run_id).seq, limit=10)
+        attempts = store.read(
+            operations.list_attempts, store.read(operations.get_run, run_id).seq, limit=10
+        )
     finally:
         app.stop()
     assert attempts[0].outcome == "lost"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.fault.harness import processes
 from tests.fault.test_workers import _alive, _ready, enqueue, outcomes, wait_for
@@ -73,7 +74,7 @@ def test_a_killed_worker_takes_its_commands_along(
         assert not set(first) & set(second)
         worker.stop()
         assert gone(second)
-    run = store.run(run_id)
+    run = store.read(operations.get_run, run_id)
     assert (run.lost, run.failures) == (1, 0)
 
 
@@ -91,5 +92,5 @@ def test_a_worker_that_stops_ends_its_commands(
         worker.signal(number)
         assert worker.popen.wait(60) == 0
         assert gone(pids)
-    released = store.run(run_id)
+    released = store.read(operations.get_run, run_id)
     assert (released.state, released.failures, released.lost) == ("queued", 0, 0)

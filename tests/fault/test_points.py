@@ -1,8 +1,8 @@
 """No statement reaches a database without a crash point around it, and no call is left out.
 
-Three steps make that complete: scripts reach the engine only by its entries; everything that an
-entry sends lies between two points; and each call that the entries are given has a place in the
-campaign, or a reason why not.
+Three steps make that complete: operations send statements only by a transaction, and the store
+reaches the engine only by its entries; everything that an entry sends lies between two points; and
+each operation that writes has a place in the campaign, or a reason why not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,34 +23,39 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
 from rota.model.run import NewRun
+from rota.storage import operations
+from rota.storage.operation import point_name
 from rota.storage.postgres.session import Session, Statement
 from rota.storage.store import Store, open_store
-from tests.fault.parts import AT_THE_BEGINNING, AT_THE_END, EVERYDAY, OPERATORS, STEPS
+from tests.conformance.support import sweep
+from tests.fault.parts import AT_THE_BEGINNING, AT_THE_END, EVERYDAY, NOT_MET, OPERATORS, STEPS
 from tests.fault.points import scripts_have_points
 
-STORAGE = Path(rota.__file__).parent / "storage"
-SCRIPTS = [*sorted((STORAGE / "scripts").glob("*.py")), STORAGE / "store.py"]
-SCRIPTS += [STORAGE / "postgres" / "store.py"]
+SOURCE = Path(rota.__file__).parent
+STORAGE = SOURCE / "storage"
+OPERATIONS = sorted((STORAGE / "operations").glob("*.py"))
+STORES = [STORAGE / name for name in ("store.py", "inside.py", "steps.py")]
+STORES += [STORAGE / "postgres" / "fast_paths.py"]
 
-# How a script may reach the database, and what it may ask without a statement being sent.
+# How the store may reach the database, and what it may ask without a statement being sent.
 ENTRIES = {
-    "read",
-    "look",
-    "write",
-    "single",
-    "single_columns",
-    "single_tuples",
-    "single_bound",
-    "on_connection",
+    "read", "peek", "write", "write_single", "single_tuples", "single_bound", "on_connection",
     "step",
-}
+}  # fmt: skip
 ASKED = {
     "migrate", "pending_migrations", "check_schema", "home", "blocked_within", "notify", "listen",
-    "has_wake_channel", "close", "one_writer", "statements", "name", "select", "facts",
-    "grant_roles", "roles_sql", "pooled",
+    "has_wake_channel", "close", "one_writer", "name", "select", "facts", "grant_roles",
+    "roles_sql", "pooled", "caller_holds_writes",
 }  # fmt: skip
 STATEMENTS = {"one", "all", "many", "tuples", "values", "columns", "changed", "text", "savepoint"}
-NAMED_BY_CALLERS = {"statement": {"resume_run"}, "action": {"record_action"}}
+NO_STATEMENTS = {
+    "writes_alone",
+    "knows",
+    "notify",
+    "wait_briefly",
+    "blocked_within",
+    "answers_request",
+}
 # What is said to the session or about the transaction changes no row.
 CONTROL = re.compile(
     r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|PRAGMA|LISTEN|NOTIFY"
@@ -59,43 +64,45 @@ CONTROL = re.compile(
 )
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in SCRIPTS:
-        yield path, ast.parse(path.read_text())
-
-
-def test_scripts_reach_the_database_only_by_entries_that_have_points() -> None:
-    strange = []
-    for path, tree in trees():
-        for node in ast.walk(tree):
+def attributes(paths: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
+    """Of what, which one, and where."""
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute):
-                asked = ast.unparse(node.value)
-                if asked == "self.engine" and node.attr not in ENTRIES | ASKED:
-                    strange.append(f"{path.name}:{node.lineno} self.engine.{node.attr}")
-                if asked == "tx" and node.attr not in STATEMENTS:
-                    strange.append(f"{path.name}:{node.lineno} tx.{node.attr}")
+                yield ast.unparse(node.value), node.attr, f"{path.name}:{node.lineno}"
+
+
+def test_operations_send_statements_only_by_their_transaction() -> None:
+    strange = [
+        f"{where} {of}.{name}"
+        for of, name, where in attributes(OPERATIONS)
+        if (of == "tx" and name not in STATEMENTS | NO_STATEMENTS) or "engine" in of
+    ]
     assert not strange, "a way to the database without a crash point: " + ", ".join(strange)
 
 
-def named_calls() -> set[str]:
-    """The name of every transaction that writes."""
-    found = set()
-    for _, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                entry, on = node.func.attr, ast.unparse(node.func.value)
-                if on == "self.engine" and entry in ENTRIES - {"read", "look", "on_connection"}:
-                    name = node.args[0]
-                    if isinstance(name, ast.Constant):
-                        found.add(name.value)
-                    else:
-                        assert ast.unparse(name) in NAMED_BY_CALLERS, ast.unparse(node)
-    return found.union({"migrate", "enqueue_on"}, *NAMED_BY_CALLERS.values())
+def test_the_store_reaches_the_engine_only_by_entries_that_have_points() -> None:
+    strange = [
+        f"{where} {of}.{name}"
+        for of, name, where in attributes(STORES)
+        if of in ("self.engine", "store.engine") and name not in ENTRIES | ASKED
+    ]
+    assert not strange, "a way to the database without a crash point: " + ", ".join(strange)
+
+
+def written() -> set[str]:
+    """The point names of all operations that the program writes by."""
+    found = {"installation.migrate", "installation.grant_roles", "enqueueing.enqueue_on"}
+    found |= {"steps.step", "steps.finish_step", "steps.has_mark", "enqueueing.ensure_queues"}
+    for path in SOURCE.rglob("*.py"):
+        for call in re.findall(r"\.write\(\s*operations\.(\w+)", path.read_text()):
+            found.add(point_name(getattr(operations, call)))
+    return found
 
 
 def test_every_call_has_a_place_in_the_campaign() -> None:
-    known = {*EVERYDAY, *AT_THE_BEGINNING, *AT_THE_END, *OPERATORS, *STEPS}
-    assert named_calls() == known
+    known = {*EVERYDAY, *AT_THE_BEGINNING, *AT_THE_END, *OPERATORS, *STEPS, *NOT_MET}
+    assert written() == known
 
 
 # What the entries send
@@ -169,30 +176,38 @@ def new_run(number: int, **options: Any) -> NewRun:
 
 def claim_and(store: Store, act: Callable[[Any], object]) -> None:
     lease = timedelta(seconds=30)
-    act(store.claim("worker", queues=[], jobs=["job"], limit=10, lease=lease))
+    act(store.write(operations.claim, "worker", queues=[], jobs=["job"], limit=10, lease=lease))
 
 
 def settle(store: Store, kind: str) -> Callable[[Any], object]:
     told = Outcome(kind=kind)
-    return lambda runs: store.settle([decide(run, told, retry=ONCE, max_lost=3) for run in runs])
+    return lambda runs: store.write(
+        operations.settle, [decide(run, told, retry=ONCE, max_lost=3) for run in runs]
+    )
 
 
 def in_order(store: Store) -> None:
     """A way through every entry."""
-    store.ensure_queues(["queue"])
-    store.enqueue([new_run(1), new_run(2)])
+    store.write(operations.ensure_queues, ["queue"])
+    store.write(operations.enqueue, [new_run(1), new_run(2)])
     claim_and(store, settle(store, "succeeded"))
-    store.enqueue([new_run(3, key="key", concurrency_key="one"), new_run(4, delay=timedelta(1))])
-    claim_and(
-        store, lambda runs: store.renew([(run.seq, run.attempt) for run in runs], timedelta(1))
+    store.write(
+        operations.enqueue,
+        [new_run(3, key="key", concurrency_key="one"), new_run(4, delay=timedelta(1))],
     )
-    store.let_go_unknown("worker", [])
+    claim_and(
+        store,
+        lambda runs: store.write(
+            operations.renew, [(run.seq, run.attempt) for run in runs], timedelta(1)
+        ),
+    )
+    store.write(operations.release_forgotten_runs, "worker", [])
     claim_and(store, settle(store, "failed"))
-    store.promote(10)
-    store.sweep(10)
-    store.expired_runs(10)
-    store.prune_runs("succeeded", age_seconds=0, keep_last=0, limit=10)
-    store.list_runs(limit=10)
+    store.write(operations.promote, 10)
+    sweep(store, 10)
+    store.read(operations.expired_runs, 10)
+    store.write(operations.prune_runs, "succeeded", age_seconds=0, keep_last=0, limit=10)
+    store.read(operations.list_runs, limit=10)
 
 
 def test_what_an_entry_sends_lies_between_points(database: str, witness: Witness) -> None:

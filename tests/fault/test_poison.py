@@ -18,6 +18,7 @@ import pytest
 import rota
 from rota.model.limits import ERROR_LENGTH, LOG_LINES
 from rota.model.run import Run
+from rota.storage import operations
 from rota.storage.store import Store, open_store
 from tests.fault.campaign import until
 from tests.fault.harness import Process
@@ -50,15 +51,23 @@ class Ward:
         return self.zygote.fork(name, target, environment=told, isolation=isolation, **settings)
 
     def ready(self, workers: int = 1) -> None:
-        until(lambda: len(self.store.list_workers(limit=9)) >= workers, "workers", PATIENCE)
+        until(
+            lambda: len(self.store.read(operations.list_workers, limit=9)) >= workers,
+            "workers",
+            PATIENCE,
+        )
 
     def enqueue(self, job: str, **options: Any) -> str:
         return self.client.enqueue(job, {}, **options).id
 
     def wait(self, run_id: str, *states: str) -> Run:
         wanted = states or TERMINAL
-        until(lambda: self.store.run(run_id).state in wanted, f"{run_id} {wanted}", PATIENCE)
-        return self.store.run(run_id)
+        until(
+            lambda: self.store.read(operations.get_run, run_id).state in wanted,
+            f"{run_id} {wanted}",
+            PATIENCE,
+        )
+        return self.store.read(operations.get_run, run_id)
 
     def began(self, run_id: str, nth: int = 1) -> dict[str, Any]:
         """What the nth attempt that began has noted; one that was given back never did."""
@@ -163,7 +172,7 @@ def test_a_worker_whose_slots_are_stuck_renews_itself(
 
 
 def workers_of(ward: Ward) -> list[dict[str, Any]]:
-    return list(ward.store.list_workers(limit=9))
+    return list(ward.store.read(operations.list_workers, limit=9))
 
 
 # Poison that leaves its worker alive
@@ -229,7 +238,7 @@ def test_others_complete_while_a_handler_never_ends(
 ) -> None:
     found = poisoned(engine, isolation)
     found.ward.serve_good_ones()
-    assert found.ward.store.run(found.stay).state == "running"
+    assert found.ward.store.read(operations.get_run, found.stay).state == "running"
     assert found.worker.alive
 
 
@@ -243,7 +252,7 @@ def test_a_poisoned_run_ends_dead_with_its_reason(
     assert (run.state, run.lost, run.failures) == ("dead", 0, 1)
     assert found.reasons[name] in str(run.error)
     assert len(str(run.error)) <= ERROR_LENGTH
-    kept = found.ward.store.list_logs(run.seq, limit=LOG_LINES + 10)
+    kept = found.ward.store.read(operations.list_logs, run.seq, limit=LOG_LINES + 10)
     assert len(kept) <= LOG_LINES + 1
 
 

@@ -22,6 +22,7 @@ from rota.model.outcome import Outcome
 from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
 from rota.model.run import ClaimedRun, NewRun
+from rota.storage import operations
 from rota.storage.engine import Probe
 from rota.storage.store import Store, open_store
 from tests.fault.parts import STEPS
@@ -68,7 +69,7 @@ def make_job(folder: Path) -> Job:
 def prepare(database: str, job: Job) -> None:
     store = open_store(database)
     store.migrate()
-    store.put_jobs([job])
+    store.write(operations.put_jobs, [job])
     store.close()
     connection = connect(database)
     connection.execute("CREATE TABLE effects (run TEXT, step INTEGER)")
@@ -78,7 +79,7 @@ def prepare(database: str, job: Job) -> None:
 def enqueue(database: str) -> str:
     store = open_store(database)
     run = NewRun(id=str(uuid4()), job="job", queue="default", args="{}")
-    store.enqueue([run])
+    store.write(operations.enqueue, [run])
     store.close()
     return run.id
 
@@ -110,13 +111,19 @@ def work_once(
     while not (claimed := claim(store)):
         assert time.monotonic() < give_up_at, "there is nothing to claim"
         lost = Outcome(kind="lost", error="its worker was lost")
-        store.settle([decide(run, lost, retry=ONCE, max_lost=3) for run in store.expired_runs(10)])
+        store.write(
+            operations.settle,
+            [
+                decide(run, lost, retry=ONCE, max_lost=3)
+                for run in store.read(operations.expired_runs, 10)
+            ],
+        )
         time.sleep(0.01)
     (run,) = claimed
 
     def done(execution: Execution, outcome: Outcome) -> None:
         assert outcome.kind == "succeeded", outcome.error
-        store.settle([decide(run, outcome, retry=ONCE, max_lost=3)])
+        store.write(operations.settle, [decide(run, outcome, retry=ONCE, max_lost=3)])
 
     owner = Owner(
         storage=store,
@@ -134,12 +141,12 @@ def work_once(
 
 
 def claim(store: Store) -> list[ClaimedRun]:
-    return store.claim("worker", queues=[], jobs=["job"], limit=1, lease=LEASE)
+    return store.write(operations.claim, "worker", queues=[], jobs=["job"], limit=1, lease=LEASE)
 
 
 def check(database: str, run_id: str, where: str) -> None:
     store = open_store(database)
-    assert store.run(run_id).state == "succeeded", where
+    assert store.read(operations.get_run, run_id).state == "succeeded", where
     store.close()
     connection = connect(database)
     found = connection.execute(
@@ -165,7 +172,7 @@ def test_a_kill_at_any_point_leaves_each_effect_once(
         met |= {name.split(".")[0] for name in names}
         assert ended in (0, -signal.SIGKILL), names[-1]
         state = open_store(database)
-        over = state.run(run_id).state == "succeeded"
+        over = state.read(operations.get_run, run_id).state == "succeeded"
         state.close()
         if not over:
             assert wait_for(in_child(lambda: work_once(database, job))) == 0, names[-1]
@@ -199,7 +206,7 @@ def test_a_kill_at_any_moment_leaves_each_effect_once(
         else:  # it takes no longer than that
             whole = min(whole, time.monotonic() - began)
         state = open_store(database)
-        over = state.run(run_id).state == "succeeded"
+        over = state.read(operations.get_run, run_id).state == "succeeded"
         state.close()
         if not over:
             assert wait_for(in_child(lambda: work_once(database, job))) == 0
@@ -232,15 +239,15 @@ def test_after_a_kill_a_file_finds_what_an_earlier_one_attached(kind: str, tmp_p
     def kill(point: str) -> None:
         """As the second file begins: it is the only one that shows itself a second time."""
         seen.append(point)
-        if seen.count("begin_step.commit.after") == 2:
+        if seen.count("steps.begin_step.commit.after") == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
     seen: list[str] = []
     assert wait_for(in_child(lambda: work_once(database, job, kill, target))) == -signal.SIGKILL
     assert wait_for(in_child(lambda: work_once(database, job, target=target))) == 0
     store = open_store(database)
-    assert store.run(run_id).state == "succeeded"
-    assert [(one["name"], one["attempt"]) for one in store.list_steps(store.run(run_id).seq)] == [
+    assert store.read(operations.get_run, run_id).state == "succeeded"
+    assert [(one["name"], one["attempt"]) for one in store.read(operations.list_steps, store.read(operations.get_run, run_id).seq)] == [
         ("1.sql", 1), ("2.sql", 1), ("2.sql", 2),
     ]  # fmt: skip
     store.close()

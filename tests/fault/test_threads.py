@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota import Rota
+from rota.storage import operations
 
 PATIENCE = 60.0
 
@@ -44,7 +45,7 @@ def test_no_thread_ends_silently(tmp_path: Path) -> None:
                 end(thread)
             run = note.enqueue(number=number)
             deadline = time.monotonic() + PATIENCE
-            while app.storage.run(run.id).state != "succeeded":
+            while app.storage.read(operations.get_run, run.id).state != "succeeded":
                 assert time.monotonic() < deadline, (app.health, sorted(ours()))
                 time.sleep(0.01)
             while any(app.health.values()):

@@ -11,6 +11,7 @@ import pytest
 from rota.model.limits import PAGE
 from rota.model.run import occurrence_id
 from rota.model.schedule import WAITING_FOR_RUN
+from rota.storage import operations
 from rota.storage.store import Store, open_store
 from tests.fault.harness import Process, processes
 
@@ -19,7 +20,7 @@ def fired(store: Store, schedule_id: int) -> list[datetime]:
     """Every occurrence in the ledger, in order; each must be fired and have its own run."""
     found: list[datetime] = []
     before = WAITING_FOR_RUN
-    while rows := store.list_occurrences(schedule_id, before=before, limit=PAGE):
+    while rows := store.read(operations.list_occurrences, schedule_id, before=before, limit=PAGE):
         for row in rows:
             assert (row["outcome"], row["count"]) == ("fired", 1)
             assert row["run_id"] == occurrence_id(schedule_id, row["occurrence"])
@@ -30,7 +31,9 @@ def fired(store: Store, schedule_id: int) -> list[datetime]:
 
 def count_runs(store: Store, schedule_id: int) -> int:
     total, before = 0, None
-    while runs := store.list_runs(schedule_id=schedule_id, before=before, limit=PAGE):
+    while runs := store.read(
+        operations.list_runs, schedule_id=schedule_id, before=before, limit=PAGE
+    ):
         total, before = total + len(runs), runs[-1].seq
     return total
 
@@ -60,7 +63,7 @@ def wait_for_ticks(running: list[Process]) -> None:
 
 def check(store: Store, schedules: int) -> None:
     expected = {f"tick-{number}" for number in range(schedules)}
-    saved = {one.name: one for one in store.list_schedules(limit=PAGE)}
+    saved = {one.name: one for one in store.read(operations.list_schedules, limit=PAGE)}
     assert set(saved) == expected
     for schedule in saved.values():
         occurrences = fired(store, schedule.id)

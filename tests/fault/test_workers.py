@@ -8,6 +8,7 @@ from pathlib import Path
 
 import rota
 from rota.model.run import Run
+from rota.storage import operations
 from rota.storage.store import Store
 from tests.fault.campaign import until
 from tests.fault.harness import PATIENCE, Process, processes
@@ -18,7 +19,7 @@ def wait_for(store: Store, run_id: str, *states: str) -> Run:
     """Look until the run is in one of the states."""
     pause = threading.Event()
     for _ in range(600):
-        run = store.run(run_id)
+        run = store.read(operations.get_run, run_id)
         if run.state in states:
             return run
         pause.wait(0.1)
@@ -45,7 +46,7 @@ def freeze(process: Process, database: str) -> None:
 
 
 def outcomes(store: Store, run: Run) -> list[str]:
-    return [attempt.outcome for attempt in store.list_attempts(run.seq, limit=20)]
+    return [attempt.outcome for attempt in store.read(operations.list_attempts, run.seq, limit=20)]
 
 
 def test_a_worker_frozen_past_its_lease_cannot_settle_when_it_wakes(
@@ -65,7 +66,7 @@ def test_a_worker_frozen_past_its_lease_cannot_settle_when_it_wakes(
             frozen.signal(signal.SIGCONT)
             frozen.wait_line("end", run_id, 1, frozen_pid)
             assert frozen.stop() == 0
-            late = store.run(run_id)
+            late = store.read(operations.get_run, run_id)
     assert done.result == late.result == '"attempt 2"'
     assert (late.attempt, late.lost, late.failures) == (2, 1, 0)
     assert outcomes(store, late) == ["lost", "succeeded"]
@@ -97,7 +98,7 @@ def test_a_handler_stuck_in_c_is_killed_with_its_children_and_frees_its_slot(
         assert worker.stop() == 0
     assert dead.error == "timed out after 4s"
     assert outcomes(store, dead) == ["timed_out"]
-    told = store.list_logs(dead.seq, limit=10)[0]["text"]
+    told = store.read(operations.list_logs, dead.seq, limit=10)[0]["text"]
     for pid in re.findall(r"\d+", told):
         assert not _alive(int(pid)), told
 
@@ -108,7 +109,11 @@ def test_a_second_signal_ends_the_process_at_once(store: Store, database: str) -
         run_id = enqueue(database, "poison")
         worker.wait_line("start", run_id, 1)
         worker.signal(signal.SIGTERM)
-        until(lambda: store.list_workers(limit=1)[0]["slots"] == 0, "it is stopping", PATIENCE)
+        until(
+            lambda: store.read(operations.list_workers, limit=1)[0]["slots"] == 0,
+            "it is stopping",
+            PATIENCE,
+        )
         # A terminal or a supervisor may send one signal twice: only a later one counts.
         threading.Event().wait(1.0)
         worker.signal(signal.SIGTERM)
@@ -126,7 +131,9 @@ def _ready(store: Store) -> None:
     """Until the process has registered its jobs, an enqueue would be refused."""
     pause = threading.Event()
     for _ in range(300):
-        if store.list_jobs(limit=1) and store.list_workers(limit=1):
+        if store.read(operations.list_jobs, limit=1) and store.read(
+            operations.list_workers, limit=1
+        ):
             return
         pause.wait(0.1)
     raise AssertionError("no worker came up")

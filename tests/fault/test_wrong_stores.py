@@ -12,6 +12,7 @@ import pytest
 
 import rota
 from rota.errors import ReadOnly, WrongSchema
+from rota.storage import operations
 from tests.fault.campaign import until
 
 PATIENCE = 60.0
@@ -49,7 +50,11 @@ def works(app: rota.Rota, seconds: float = PATIENCE) -> bool:
     """A run that is asked for now comes to its end."""
     try:
         run_id = app.enqueue("work").id
-        until(lambda: app.storage.run(run_id).state == "succeeded", "it ran", seconds)
+        until(
+            lambda: app.storage.read(operations.get_run, run_id).state == "succeeded",
+            "it ran",
+            seconds,
+        )
     except (rota.RotaError, AssertionError):
         return False
     return True
@@ -157,11 +162,15 @@ def test_two_processes_of_differing_definitions_each_do_what_they_know(
         ids = [new.enqueue("added").id for _ in range(10)]
         ids += [old.enqueue("shared").id for _ in range(10)]
         until(
-            lambda: all(old.storage.run(one).state == "succeeded" for one in ids), "all", PATIENCE
+            lambda: all(
+                old.storage.read(operations.get_run, one).state == "succeeded" for one in ids
+            ),
+            "all",
+            PATIENCE,
         )
         assert "added" not in done["old"]
         assert done["new"] >= {"added"}
-        saved = old.storage.jobs_named(["shared", "added"])
+        saved = old.storage.read(operations.jobs_named, ["shared", "added"])
         assert (saved["shared"].retry.max_attempts, saved["added"].retry.max_attempts) == (5, 5)
     finally:
         for app in (old, new):

@@ -13,7 +13,7 @@ WEAKENED: dict[str, Mapping[str, tuple[tuple[str, str], ...]]] = {
     # A worker that lost its lease settles all the same.
     "settle without fence": {
         "settle_runs": (
-            ("AND state = 'running' AND attempt = :attempt", ""),
+            ("AND r.state = 'running' AND r.attempt = :attempt", ""),
             ("r.state = 'running' AND r.attempt = a.attempt", "true"),
         ),
         "lost_first_attempts": (("AND attempt = 1 AND state = 'running'", ""),),
@@ -32,10 +32,12 @@ WEAKENED: dict[str, Mapping[str, tuple[tuple[str, str], ...]]] = {
         "standing_cursors": (
             ("AND s.next_fire_at = a.value ->> 1", ""),
             ("AND s.next_fire_at <= :now", ""),
+            ("AND s.next_fire_at = a.cursor_at", ""),
+            ("AND s.next_fire_at <= clock_timestamp()", ""),
         ),
         "advance_schedules": (
-            ("AND next_fire_at = a.cursor_at", ""),
-            ("AND next_fire_at <= (SELECT clock_timestamp())", ""),
+            ("AND x.next_fire_at = a.cursor_at", ""),
+            ("AND x.next_fire_at <= (SELECT clock_timestamp())", ""),
         ),
         "fire_free": (
             ("AND next_fire_at = a.cursor_at", ""),
@@ -50,12 +52,12 @@ WEAKENED: dict[str, Mapping[str, tuple[tuple[str, str], ...]]] = {
     # Whoever is asked to rescue takes what is still held.
     "rescue that does not look at the lease": {
         "expired_runs": (
-            ("AND lease_until <= :now", ""),
+            ("AND lease_until <= (SELECT :now)", ""),
             ("AND lease_until <= (SELECT clock_timestamp())", ""),
         ),
         "settle_runs": (
-            ("AND (NOT :expired_only OR lease_until <= :now)", ""),
-            ("AND (NOT a.expired_only OR r.lease_until <= t.now)", ""),
+            ("AND (NOT :expired_only OR r.lease_until <= :now)", ""),
+            ("AND (NOT a.expired_only OR r.lease_until <= (SELECT now FROM t))", ""),
         ),
     },
 }

@@ -17,6 +17,7 @@ from rota.jobsd.folder import Folder
 from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.run import Run
+from rota.storage import operations
 
 SEED = """\
 schedule = "0 */15 * * * *"  # cron expression (required)
@@ -115,7 +116,7 @@ class Served:
         self.look()
 
     def error(self, name: str) -> str:
-        found = self.app.storage.jobs_named([name])[name].error
+        found = self.app.storage.read(operations.jobs_named, [name])[name].error
         return found or ""
 
     def names(self) -> list[str]:
@@ -123,7 +124,7 @@ class Served:
 
     def registered(self) -> dict[str, str]:
         """What the store says of jobs that are not retired: version, or error."""
-        found = self.app.storage.registered(self.folder.origin, limit=500)
+        found = self.app.storage.read(operations.registered, self.folder.origin, limit=500)
         return {one.name: one.error or one.version for one in found if not one.retired}
 
     def schedule(self, name: str) -> Any:

@@ -14,6 +14,7 @@ import pytest
 import rota
 from rota.jobsd.check import check_folder
 from rota.model.run import Run
+from rota.storage import operations
 from tests.executors.web_server import WebServer, answer
 from tests.jobsd.support import Jobs, Served, wait_until
 
@@ -185,7 +186,9 @@ def test_a_command_is_edited_while_it_is_served(app: rota.Rota, jobs: Jobs) -> N
     wait_until(lambda: says("two"), "the edit")
     before = app.control.run(app.enqueue("greet").id)
     manifest(jobs, "greet", SHELL + 'command = "echo three"')
-    wait_until(lambda: app.storage.jobs_named(["greet"])["greet"].error, "the error")
+    wait_until(
+        lambda: app.storage.read(operations.jobs_named, ["greet"])["greet"].error, "the error"
+    )
     assert says("two")  # the last good version stays
     app.control.redo(ended(app, before.id).id)
     assert '"two"' in str(ended(app, before.id).result)

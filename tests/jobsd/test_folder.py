@@ -14,8 +14,10 @@ from rota.model.job import Job
 from rota.model.run import Run
 from rota.model.schedule import Schedule
 from rota.sql.execute import Statements
+from rota.storage import operations
 from rota.testing import TestApp
 from tests.jobsd.support import Jobs, Served, wait_until
+from tests.support.operations import replace_operation
 
 Serve = Callable[..., Served]
 
@@ -234,7 +236,7 @@ def test_a_file_with_the_name_of_the_apps_job_leaves_that_job_alone(
 
 
 def state(served: Served, name: str) -> tuple[Job, Schedule]:
-    return served.app.storage.jobs_named([name])[name], served.schedule(name)
+    return served.app.storage.read(operations.jobs_named, [name])[name], served.schedule(name)
 
 
 def outlive_a_file(served: Served, name: str) -> None:
@@ -425,7 +427,9 @@ def test_a_newer_checkout_wins_and_an_older_one_stands_back(
 def test_what_another_retired_by_mistake_is_put_again(served: Served, jobs: Jobs) -> None:
     jobs.sql("accounting")
     served.load()
-    served.app.storage.retire_job("accounting", "jobs.d", None, ACTOR, live_seconds=30)
+    served.app.storage.write(
+        operations.retire_job, "accounting", "jobs.d", None, ACTOR, live_seconds=30
+    )
     served.time.now += 60
     served.look()
     assert served.schedule("accounting").enabled
@@ -482,7 +486,7 @@ def test_a_store_that_is_away_loses_nothing(
         raise Unavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "put_definitions", away)
+        replace_operation(patch, store, operations.put_definitions, away)
         served.look()
         served.time.now += 1.0
         with pytest.raises(Unavailable):

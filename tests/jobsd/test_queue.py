@@ -12,6 +12,7 @@ from rota.flow.fire import Fire
 from rota.model.outcome import Outcome, settle
 from rota.model.retry import ONCE
 from rota.model.run import ClaimedRun
+from rota.storage import operations
 from rota.storage.store import Store, open_store
 from rota.testing import Clock
 from tests.jobsd.support import Jobs, Served
@@ -35,17 +36,21 @@ class Line:
 
     def claim(self) -> ClaimedRun:
         lease = timedelta(days=1)
-        (run,) = self.store.claim("w", queues=(), jobs=["accounting"], limit=1, lease=lease)
+        (run,) = self.store.write(
+            operations.claim, "w", queues=(), jobs=["accounting"], limit=1, lease=lease
+        )
         return run
 
     def end(self, run: ClaimedRun) -> None:
-        self.store.settle([settle(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3)])
+        self.store.write(
+            operations.settle, [settle(run, Outcome(kind="succeeded"), retry=ONCE, max_lost=3)]
+        )
 
     def states(self) -> list[str]:
-        return [run.state for run in reversed(self.store.list_runs(limit=99))]
+        return [run.state for run in reversed(self.store.read(operations.list_runs, limit=99))]
 
     def outcomes(self) -> list[str]:
-        schedule = self.store.schedule_named("accounting")
+        schedule = self.store.read(operations.schedule_named, "accounting")
         found = self.served.app.control.occurrences("accounting", limit=99)
         assert all(row["schedule_id"] == schedule.id for row in found)
         return [row["outcome"] for row in reversed(found)]

@@ -10,6 +10,7 @@ import pytest
 
 import rota
 from rota.jobsd.folder import Folder
+from rota.storage import operations
 from tests.jobsd.support import Jobs, ended, wait_until
 
 Start = Callable[..., rota.Rota]
@@ -41,7 +42,7 @@ def said(app: rota.Rota, name: str = "tidy") -> str:
 
 
 def refused(app: rota.Rota, name: str = "tidy") -> None:
-    wait_until(lambda: app.storage.jobs_named([name])[name].error, "the error")
+    wait_until(lambda: app.storage.read(operations.jobs_named, [name])[name].error, "the error")
 
 
 def edit_badly(jobs: Jobs) -> None:
@@ -52,8 +53,8 @@ def edit_badly(jobs: Jobs) -> None:
 
 
 def has_texts(app: rota.Rota, name: str = "tidy") -> bool:
-    hashes = app.storage.jobs_named([name])[name].spec["hashes"]
-    return hashes["01.sql"] in app.storage.texts_of([hashes["01.sql"]])
+    hashes = app.storage.read(operations.jobs_named, [name])[name].spec["hashes"]
+    return hashes["01.sql"] in app.storage.read(operations.texts_of, [hashes["01.sql"]])
 
 
 def test_the_last_good_texts_run_after_a_restart(jobs: Jobs, start: Start) -> None:
@@ -67,7 +68,10 @@ def test_the_last_good_texts_run_after_a_restart(jobs: Jobs, start: Start) -> No
     after = start()
     assert "good" in said(after)
     jobs.sql("tidy", ON_DEMAND)
-    wait_until(lambda: not after.storage.jobs_named(["tidy"])["tidy"].error, "the mended version")
+    wait_until(
+        lambda: not after.storage.read(operations.jobs_named, ["tidy"])["tidy"].error,
+        "the mended version",
+    )
     assert "refused, too" in said(after)  # it is good now
 
 
@@ -153,8 +157,13 @@ def take_away(jobs: Jobs, what: str) -> str:
 
 
 def retired(app: rota.Rota, told: str) -> None:
-    wait_until(lambda: app.storage.jobs_named(["tidy"])["tidy"].retired, "the end of the job")
-    assert (app.storage.jobs_named(["tidy"])["tidy"].error or "").startswith(f"retired: {told}")
+    wait_until(
+        lambda: app.storage.read(operations.jobs_named, ["tidy"])["tidy"].retired,
+        "the end of the job",
+    )
+    assert (app.storage.read(operations.jobs_named, ["tidy"])["tidy"].error or "").startswith(
+        f"retired: {told}"
+    )
     assert app.jobs() == []
     assert not app.control.schedule("tidy").enabled
     (shown,) = app.problems()
@@ -204,4 +213,4 @@ def test_it_stays_where_another_machine_has_it_whole(
     wait_until(here.problems, "the error")
     assert "good" in said(there)
     assert there.control.schedule("tidy").enabled
-    assert there.storage.jobs_named(["tidy"])["tidy"].error is None
+    assert there.storage.read(operations.jobs_named, ["tidy"])["tidy"].error is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.storage import operations
 from tests.jobsd.support import SEED, Jobs, ended, wait_until
 
 duckdb = pytest.importorskip("duckdb")
@@ -66,7 +67,10 @@ def test_jobs_on_a_duckdb_store_read_their_own_history(jobs: Jobs, tmp_path: Pat
         assert (told.state, told.error) == ("succeeded", None)
         assert '"rows":[[1]]' in (told.result or "")
         jobs.remove("accounting")
-        wait_until(lambda: app.storage.jobs_named(["accounting"])["accounting"].retired, "it")
+        wait_until(
+            lambda: app.storage.read(operations.jobs_named, ["accounting"])["accounting"].retired,
+            "it",
+        )
     finally:
         app.stop()
     with duckdb.connect(str(tmp_path / "w.duckdb")) as connection:

@@ -11,6 +11,7 @@ import pytest
 import rota
 from rota.executors import scripts
 from rota.jobsd.folder import Folder
+from rota.storage import operations
 from tests.jobsd.support import Jobs, ended, wait_until
 
 Start = Callable[..., rota.Rota]
@@ -56,10 +57,13 @@ def test_a_bad_edit_of_a_script_keeps_the_text_that_was_good(jobs: Jobs, start: 
     folder = jobs.sql("tidy", ON_DEMAND, **{"01": "SELECT 'good' AS text"})
     app = start(0.0)
     (folder / "01.sql").write_text("")
-    wait_until(lambda: app.storage.jobs_named(["tidy"])["tidy"].error, "the error")
+    wait_until(lambda: app.storage.read(operations.jobs_named, ["tidy"])["tidy"].error, "the error")
     assert '"rows":[["good"]]' in ended(app, "tidy").result
     (folder / "01.sql").write_text("SELECT 'better' AS text")
-    wait_until(lambda: not app.storage.jobs_named(["tidy"])["tidy"].error, "the end of the error")
+    wait_until(
+        lambda: not app.storage.read(operations.jobs_named, ["tidy"])["tidy"].error,
+        "the end of the error",
+    )
     assert '"rows":[["better"]]' in ended(app, "tidy").result
 
 

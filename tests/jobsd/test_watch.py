@@ -25,6 +25,7 @@ from rota.jobsd import folder as folders
 from rota.jobsd import watch as watches
 from rota.model.duration import format_duration
 from rota.model.job import Job
+from rota.storage import operations
 from tests.jobsd.support import Jobs, Recorder, wait_until
 
 NAMES = [f"{group}job{number}" for group in ("", "group/") for number in range(5)]
@@ -171,7 +172,7 @@ class Live:
         Read row by row while things change, so only what stays is a finding."""
         schedules = {one.name: one for one in self.app.control.schedules()}
         told: dict[str, int | str] = {}
-        for job in self.app.storage.list_jobs(limit=500):
+        for job in self.app.storage.read(operations.list_jobs, limit=500):
             schedule = schedules.get(job.name)
             on = schedule is not None and schedule.enabled
             if job.retired:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rota.model.transitions import PAUSED, TERMINAL
-from rota.storage.protocol import Actor as Who
+from rota.storage import operations
+from rota.storage.operations.audit import Actor as Who
 from tests.simulation.clock import SECOND
 from tests.simulation.history import Violation
 from tests.simulation.timetable import NEVER
@@ -23,7 +24,7 @@ def drain(world: World) -> None:
     for _ in range(STILL_FIRING):
         world.tick()
     for row in list(world.recorder.schedules.values()):
-        world.store.pause_schedule(row.name, None, WORLD)
+        world.store.write(operations.pause_schedule, row.name, None, WORLD)
     world.draining = True
     _see_through(world)
     _check_end(world)
@@ -61,16 +62,16 @@ def _heal(world: World) -> None:
 def _resume_all(world: World) -> None:
     store, recorder = world.store, world.recorder
     for queue in list(recorder.queues):
-        store.resume_queue(queue, WORLD)
-    store.set_dispatch(True, None, WORLD)
+        store.write(operations.resume_queue, queue, WORLD)
+    store.write(operations.set_dispatch, True, None, WORLD)
     for run in recorder.in_state(PAUSED):
-        store.resume_run(run.id, None, WORLD)
+        store.write(operations.resume_run, run.id, None, WORLD)
 
 
 def _is_drained(world: World) -> bool:
     paused = world.recorder.in_state(PAUSED)  # by a request that was on its way
     for run in paused:
-        world.store.resume_run(run.id, None, WORLD)
+        world.store.write(operations.resume_run, run.id, None, WORLD)
     return not paused and all(run.state in TERMINAL for run in world.recorder.runs.values())
 
 
@@ -122,7 +123,7 @@ def _check_end(world: World) -> None:
 def _check_delays(world: World) -> None:
     """A schedule that counts from the end of its run goes on, whatever became of the run."""
     for row in list(world.recorder.schedules.values()):
-        world.store.resume_schedule(row.name, None, WORLD)
+        world.store.write(operations.resume_schedule, row.name, None, WORLD)
     for row in world.recorder.schedules.values():
         if row.next_fire_at == NEVER and row.enabled:
             raise Violation(f"{row.name} waits for a run that is over")

@@ -36,7 +36,7 @@ MAY: dict[str, set[tuple[str, str]]] = {
     "delete_run": ADMITS,
     "claim": {(QUEUED, RUNNING)},
     "fire": {(QUEUED, RUNNING)},  # with a claimant
-    "let_go_unknown": {(RUNNING, QUEUED)},
+    "release_forgotten_runs": {(RUNNING, QUEUED)},
     "settle": {(RUNNING, state) for state in TRANSITIONS[RUNNING].values()} | ADMITS,
     "cancel_run": {(state, CANCELLED) for state in (*PENDING, PAUSED)} | ADMITS,
     "pause_run": {(state, PAUSED) for state in PENDING},
@@ -140,7 +140,7 @@ def _check_renew(commit: Commit, old: Any, new: Any) -> None:
 
 
 def _check_attempt_end(rec: Recorder, commit: Commit, old: Any, new: Any) -> None:
-    if commit.verb == "let_go_unknown":
+    if commit.verb == "release_forgotten_runs":
         _check_let_go(rec, commit, old)
         return
     commit.tried.append(new)

@@ -14,7 +14,7 @@ from rota.model.job import Job
 from rota.model.retention import Retention
 from rota.model.schedule import Schedule
 from rota.model.transitions import HELD, PAUSED, PENDING, RUNNING, STATES, TERMINAL
-from rota.storage.protocol import Actor as Who
+from rota.storage.operations.audit import Actor as Who
 from tests.simulation.actors import termination_hook_of
 from tests.simulation.clock import SECOND
 

@@ -18,13 +18,14 @@ from rota.model.outcome import Outcome, Settlement, settle
 from rota.model.plan import FirePlan, OccurrenceRange, plan_fire
 from rota.model.run import ClaimedRun
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
+from rota.storage import operations
 from rota.storage.engine import Transaction
-from rota.storage.protocol import ClaimRequest
-from rota.storage.scripts.delays import Occurrence, restart_delay
-from rota.storage.scripts.fire import Fired, advances
-from rota.storage.store import Store
+from rota.storage.operations import firing, slots
+from rota.storage.operations.claiming import ClaimRequest
+from rota.storage.operations.delays import Occurrence, restart_delay
+from rota.storage.operations.firing import Fired, advances
 from tests.simulation.scenario import Focus, Plant
-from tests.simulation.store import WatchedStore, watched
+from tests.simulation.store import WatchedStore
 from tests.simulation.world import World
 
 UNSURE = Focus(rough=3.0, sore="settle", crashes=False, alone=True, sleepy=True)
@@ -67,25 +68,31 @@ def reword(world: World, statement: str, old: str, new: str) -> None:
 def fire_in_two_transactions(world: World) -> Iterator[None]:
     """Insert the runs, then advance the cursor."""
 
-    def insert(store: Store, tx: Transaction, plans: Sequence[FirePlan], jobs: Any) -> int:
-        made, ledger = store._admit(tx, plans, jobs)
+    def insert(tx: Transaction, plans: Sequence[FirePlan], jobs: Any) -> int:
+        made, ledger = firing._admit(tx, plans, jobs)
         new = tx.changed("insert_occurrences", ledger)
         if new == len(ledger):
             tx.many("insert_fired_runs", made)
         return new
 
-    def fire(store: Store, plans: Sequence[FirePlan], jobs: Mapping[str, Job], _: Any) -> Fired:
-        made = store.engine.write("fire", lambda tx: insert(store, tx, plans, jobs))
-        store.engine.write("fire", lambda tx: tx.many("advance_schedules", advances(plans)))
-        return Fired(frozenset(plan.schedule.id for plan in plans), {"fired": made})
+    def fire(
+        store: WatchedStore, plans: Sequence[FirePlan], jobs: Mapping[str, Job], _: Any
+    ) -> Fired:
+        def in_two() -> Fired:
+            made = store.engine.write("fire", lambda tx: insert(tx, plans, jobs))
+            store.engine.write("fire", lambda tx: tx.many("advance_schedules", advances(plans)))
+            return Fired(frozenset(plan.schedule.id for plan in plans), {"fired": made})
 
-    with patch.object(WatchedStore, "fire", watched("fire", fire)):
+        fired: Fired = store.asking(operations.fire, in_two, plans, jobs)
+        return fired
+
+    with patch("rota.flow.fire.fire", fire):
         yield
 
 
 @plant()
 def cursor_moved_without_comparing(world: World) -> Iterator[None]:
-    reword(world, "standing_cursors", "AND s.next_fire_at = a.value ->> 1", "")
+    reword(world, "advance_schedules", "AND next_fire_at = :cursor_at", "")
     yield
 
 
@@ -100,17 +107,14 @@ def herd_fired_whatever_its_schedules_say(world: World) -> Iterator[None]:
 
 @plant(Focus(punctual=True, operator=True))
 def fire_that_claims_what_it_made_whoever_is_in_line(world: World) -> Iterator[None]:
-    def claim(store: Store, tx: Transaction, asks: ClaimRequest) -> list[tuple[Any, ...]]:
-        if world.current.asked is None or world.current.asked.verb != "fire":
-            return plain(store, tx, asks)
+    def claim(tx: Transaction, asks: ClaimRequest) -> list[tuple[Any, ...]]:
         queued = "SELECT seq FROM _rota_runs WHERE state = 'queued' ORDER BY seq DESC LIMIT 1"
         seqs = [seq for (seq,) in world.engine.connection.execute(queued)]
         lease_seconds = asks.lease.total_seconds()
         tx.tuples("claim_runs", seqs=seqs, worker_id=asks.worker_id, lease_seconds=lease_seconds)
         return tx.tuples("claimed_runs", seqs=seqs)
 
-    plain = Store._claim
-    with patch.object(Store, "_claim", claim):
+    with patch("rota.storage.operations.firing.claim_rows", claim):
         yield
 
 
@@ -146,7 +150,7 @@ def resume_that_replays(world: World) -> Iterator[None]:
     def plan(schedule: Schedule, now: datetime) -> tuple[datetime | None, OccurrenceRange | None]:
         return schedule.next_fire_at, None
 
-    with patch("rota.storage.scripts.schedules.plan_resume", plan):
+    with patch("rota.storage.operations.schedules.plan_resume", plan):
         yield
 
 
@@ -160,12 +164,11 @@ def edit_that_unpauses(world: World) -> Iterator[None]:
 def prune_that_empties_the_ledger(world: World) -> Iterator[None]:
     """Without it a cursor that was led back fires again what has been pruned, too."""
 
-    def empty(store: Store, schedule_id: int, **options: object) -> int:
-        sql = "DELETE FROM _rota_occurrences WHERE schedule_id = :id"
-        store.engine.write("fold_ledger", lambda tx: tx.text(sql, {"id": schedule_id}))
+    def fold_ledger(tx: Transaction, schedule_id: int, **options: object) -> int:
+        tx.text("DELETE FROM _rota_occurrences WHERE schedule_id = :id", {"id": schedule_id})
         return 0
 
-    with patch.object(WatchedStore, "fold_ledger", watched("fold_ledger", empty)):
+    with patch.object(operations, "fold_ledger", fold_ledger):
         yield
 
 
@@ -180,13 +183,13 @@ def schedule_due_only_after_its_instant(world: World) -> Iterator[None]:
 
 @plant()
 def run_due_only_after_its_instant(world: World) -> Iterator[None]:
-    reword(world, "promote_runs", "due_at <= :now", "due_at < :now")
+    reword(world, "promote_runs", "due_at <= (SELECT :now)", "due_at < :now")
     yield
 
 
 @plant()
 def lease_over_only_after_its_instant(world: World) -> Iterator[None]:
-    reword(world, "expired_runs", "lease_until <= :now", "lease_until < :now")
+    reword(world, "expired_runs", "lease_until <= (SELECT :now)", "lease_until < :now")
     yield
 
 
@@ -195,7 +198,7 @@ def lease_over_only_after_its_instant(world: World) -> Iterator[None]:
 
 @plant()
 def settle_without_fence(world: World) -> Iterator[None]:
-    reword(world, "settle_runs", "AND state = 'running' AND attempt = :attempt", "")
+    reword(world, "settle_runs", "AND r.state = 'running' AND r.attempt = :attempt", "")
     reword(world, "succeed_runs", "AND attempt = 1 AND state = 'running'", "")
     yield
 
@@ -208,14 +211,14 @@ def settle_fenced_by_the_worker_name(world: World) -> Iterator[None]:
 
     world.engine.connection.create_function("sim_worker", 0, name)
     reword(
-        world, "settle_runs", "AND attempt = :attempt", "AND (:lost OR worker_id = sim_worker())"
+        world, "settle_runs", "AND r.attempt = :attempt", "AND (:lost OR worker_id = sim_worker())"
     )
     yield
 
 
 @plant()
 def renew_without_fence(world: World) -> Iterator[None]:
-    reword(world, "renew_runs", "AND state = 'running' AND attempt = :attempt", "")
+    reword(world, "renew_runs", "AND r.state = 'running' AND r.attempt = :attempt", "")
     yield
 
 
@@ -247,7 +250,7 @@ def two_attempts_of_a_run_settled_as_one(world: World) -> Iterator[None]:
     """A group holds the late outcome of a lost attempt and the outcome of the next one."""
     with (
         patch("rota.flow.settle._latest", list),
-        patch("rota.storage.scripts.settle._latest", list),
+        patch("rota.storage.operations.settling._latest", list),
     ):
         yield
 
@@ -268,32 +271,28 @@ def group_written_in_part_and_told_again(world: World) -> Iterator[None]:
 def delay_counted_from_another_run(world: World) -> Iterator[None]:
     """A run that is done again ends, and the schedule takes it for the one it waits for."""
 
-    def restart(store: Store, tx: Transaction, over: Collection[Occurrence]) -> set[Occurrence]:
+    def restart(tx: Transaction, over: Collection[Occurrence]) -> set[Occurrence]:
         ids = [schedule_id for schedule_id, occurrence in over if occurrence is not None]
         for row in tx.all("delay_schedules", ids=ids, waiting_at=WAITING_FOR_RUN):
             restart_delay(tx, row["id"], row["expr"])
         return set()
 
-    with patch.object(WatchedStore, "_restart_delays", restart):
+    with (
+        patch("rota.storage.operations.settling.restart_delays", restart),
+        patch("rota.storage.operations.runs.restart_delays", restart),
+    ):
         yield
 
 
 @plant(Focus(delays=True, operator=True))
 def delay_that_waits_for_a_cancelled_run(world: World) -> Iterator[None]:
-    restart_delays = Store._restart_delays
-
-    def restart(store: Store, tx: Transaction, over: Collection[Occurrence]) -> set[Occurrence]:
-        asked = world.current.asked
-        by_worker = asked is not None and asked.verb == "settle"
-        return restart_delays(store, tx, over) if by_worker else set()
-
-    with patch.object(WatchedStore, "_restart_delays", restart):
+    with patch("rota.storage.operations.runs.restart_delays", lambda tx, over: set()):
         yield
 
 
 @plant(Focus(delays=True, operator=True))
 def delay_that_waits_for_a_skipped_run(world: World) -> Iterator[None]:
-    with patch("rota.storage.scripts.fire.restart_delay", lambda tx, schedule_id, expr: None):
+    with patch("rota.storage.operations.firing.restart_delay", lambda tx, schedule_id, expr: None):
         yield
 
 
@@ -303,12 +302,16 @@ def delay_that_waits_for_a_skipped_run(world: World) -> Iterator[None]:
 @plant()
 def slot_not_handed_on(world: World) -> Iterator[None]:
     """Neither settle, nor admit, nor the sweeper gives a free slot to who waits for it."""
-    admit_keys = Store._admit_keys
+    plain = slots.admit
 
-    def admit(store: Store, tx: Transaction, keys: Any) -> int:
+    def admit(tx: Transaction, keys: Any) -> int:
         asked = world.current.asked
         idle = asked is not None and asked.verb in ("settle", "admit", "sweep")
-        return 0 if idle else admit_keys(store, tx, keys)
+        return 0 if idle else plain(tx, keys)
 
-    with patch.object(WatchedStore, "_admit_keys", admit):
+    with (
+        patch("rota.storage.operations.settling.admit", admit),
+        patch.object(operations, "admit", admit),
+        patch.object(slots, "admit", admit),
+    ):
         yield

@@ -13,6 +13,7 @@ from rota.model.retention import Retention
 from rota.model.retry import Retry
 from rota.model.schedule import Schedule
 from rota.model.transitions import TERMINAL
+from rota.storage import operations
 from tests.simulation.actors import Process
 from tests.simulation.chance import one_source_of_chance
 from tests.simulation.clock import SECOND
@@ -71,12 +72,12 @@ def draw(world: World, focus: Focus) -> None:
     world.lease = (4 if focus.sleepy else rng.choice((4, 6, 10, 20))) * SECOND
     world.max_lost = rng.choice((1, 2, 3))
     jobs = draw_jobs(rng)
-    world.store.put_jobs(list(jobs.values()))
+    world.store.write(operations.put_jobs, list(jobs.values()))
     herd = focus.herd or world.seed % 4 == 1
     for number in range(rng.choice((0, 1, 2, 3)) or int(focus.punctual)):
         schedule = draw_schedule(world, f"s{number}", jobs, focus)
         for name in (schedule.name, f"{schedule.name}a", f"{schedule.name}b")[: 3 if herd else 1]:
-            world.store.put_schedule(replace(schedule, name=name), WORLD)
+            world.store.write(operations.put_schedule, replace(schedule, name=name), WORLD)
     draw_processes(world, jobs, focus)
     draw_people(world, jobs, focus)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rota.errors import Unavailable
 from rota.model.schedule import OPTIONS, to_json_value
 from rota.storage.engine import Transaction
-from rota.storage.protocol import ClaimRequest
+from rota.storage.operations.claiming import ClaimRequest
 from rota.storage.rows import JSON_OPTIONS
 from rota.storage.sqlite.engine import SqliteEngine
 from rota.storage.store import Store
@@ -187,13 +187,16 @@ class Asked:
 
 
 WATCHED = (
-    "due_schedules", "park_schedules", "fire", "fire_kin", "enqueue", "promote", "admit", "claim",
-    "let_go_unknown", "renew", "settle", "expired_runs", "sweep", "prune_runs", "fold_ledger",
+    "due_schedules", "disable_broken_schedules", "fire", "fire_group", "enqueue", "promote", "admit", "claim",
+    "release_forgotten_runs", "renew", "settle", "expired_runs", "sweep", "prune_runs", "fold_ledger",
     "put_jobs", "put_schedule", "register_schedule", "pause_schedule", "resume_schedule",
     "drop_schedule",
     "cancel_run", "redo_run", "pause_run", "resume_run", "delete_run", "pause_queue",
     "resume_queue", "set_dispatch", "ensure_queues",
 )  # fmt: skip
+
+
+VERBS = {"fire_each": "fire"}  # one verb by two operations
 
 
 class WatchedStore(Store):
@@ -203,23 +206,43 @@ class WatchedStore(Store):
         super().__init__(engine)
         self.world = engine.world
 
+    def write(self, operation: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return self.asking(
+            operation,
+            lambda: super(WatchedStore, self).write(operation, *args, **options),
+            *args,
+            **options,
+        )
 
-def watched(verb: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """`plain` as the verb of the store, with a note of what was asked and answered."""
+    def read(self, operation: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return self.asking(
+            operation,
+            lambda: super(WatchedStore, self).read(operation, *args, **options),
+            *args,
+            **options,
+        )
 
-    def call(self: WatchedStore, *args: Any, **options: Any) -> Any:
+    def peek(self, operation: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return self.asking(
+            operation,
+            lambda: super(WatchedStore, self).peek(operation, *args, **options),
+            *args,
+            **options,
+        )
+
+    def asking(
+        self, operation: Callable[..., Any], call: Callable[[], Any], *args: Any, **options: Any
+    ) -> Any:
+        """The answer to `call`, with a note of what was asked and answered."""
+        verb = VERBS.get(operation.__name__, operation.__name__)
+        if verb not in WATCHED:
+            return call()
         actor = self.world.current
         outer, actor.asked = actor.asked, Asked(verb, args, options)
         actor.did.add(verb)
         try:
-            answer = plain(self, *args, **options)
+            answer = call()
             self.world.answered(answer)
             return answer
         finally:
             actor.asked = outer
-
-    return call
-
-
-for _verb in WATCHED:
-    setattr(WatchedStore, _verb, watched(_verb, getattr(Store, _verb)))

@@ -107,7 +107,7 @@ def _check_schedule(
     if before.paused != after.paused:
         _check_pause(commit, before, after)
     match commit.verb:
-        case "fire" | "fire_kin":
+        case "fire" | "fire_group":
             _check_fire(rec, commit, before, after, rows)
         case "resume_schedule":
             _check_resume(rec, commit, before, after, rows)

@@ -18,6 +18,7 @@ from rota.flow.control import Control
 from rota.life import open_local_socket
 from rota.model.job import Job
 from rota.model.outcome import Outcome
+from rota.storage import operations
 from tests.surface.conftest import Cli, Ends, shop
 
 
@@ -174,7 +175,7 @@ def test_waiting_says_that_no_worker_knows_the_job(
         "It is waited for; Ctrl-C leaves it queued\n" in answer.err
     )
     job = replace(store.job("broken"), error="jobs.d/broken.py:1: SyntaxError: invalid syntax")
-    store.storage.put_jobs([job])
+    store.store.write(operations.put_jobs, [job])
     assert "before this is mended: jobs.d/broken.py:1: Syntax" in cli("run", "broken", "--wait").err
 
 
@@ -185,7 +186,7 @@ def test_waiting_says_that_no_worker_knows_the_job(
 def test_nobody_waits_for_what_cannot_run(cli: Cli, store: Control, name: str, error: str) -> None:
     spec = {"version": "1"} if name == "never" else {"file": "jobs.d/gone.py"}
     made = Job(name=name, source="file", origin="jobs.d", spec=spec, enabled=False, error=error)
-    store.storage.put_jobs([made])
+    store.store.write(operations.put_jobs, [made])
     for verb in ("run", "enqueue"):
         answer = cli(verb, name, "--wait")
         assert answer.code == 1
@@ -197,7 +198,7 @@ def test_nobody_waits_for_what_cannot_run(cli: Cli, store: Control, name: str, e
 
 def test_a_run_that_nobody_can_run_says_why(cli: Cli, store: Control) -> None:
     error = "jobs.d/web/job.toml:1: executor 'http' is off"
-    store.storage.put_jobs([replace(store.job("broken"), error=error)])
+    store.store.write(operations.put_jobs, [replace(store.job("broken"), error=error)])
     reason = f"nobody can run the job 'broken' before this is mended: {error}"
     for verb in ("run", "enqueue"):
         made = cli(verb, "broken", "--json")
@@ -217,7 +218,7 @@ def test_a_run_that_nobody_can_run_says_why(cli: Cli, store: Control) -> None:
         "id": "w-1", "host": "here", "pid": 1, "version": "1", "tzdata": "1", "origin": None,
         "jobs": '["broken"]', "queues": "[]", "slots": 1, "stuck": 0,
     }  # fmt: skip
-    store.storage.put_worker(row)  # with the last good version
+    store.store.write(operations.put_worker, row)  # with the last good version
     assert store.run(run_id).reason is None
     assert cli("enqueue", "broken").err == f"{error}; the last good version stays in use\n"
 

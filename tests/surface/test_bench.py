@@ -9,6 +9,7 @@ import pytest
 from rota.cli import bench as bench_command
 from rota.flow.control import Control
 from rota.model.job import Job
+from rota.storage import operations
 from rota.storage.store import open_store
 from tests.conformance.support import claim_one, enqueue, new_run
 from tests.surface.conftest import Cli, shop
@@ -35,11 +36,14 @@ def test_it_measures_and_leaves_nothing_behind(
     # What housekeeping would change at once: a lease that ran out, a run that is due.
     old = open_store(url, clock=lambda: datetime.now(UTC) - LONG_AGO)
     old.migrate()
-    old.put_jobs([Job(name="job"), Job(name="rota-bench-killed", queue="rota-bench-killed")])
+    old.write(
+        operations.put_jobs,
+        [Job(name="job"), Job(name="rota-bench-killed", queue="rota-bench-killed")],
+    )
     enqueue(old)
     claim_one(old)
     enqueue(old, due_at=datetime.now(UTC) - timedelta(hours=1))
-    old.enqueue([new_run(job="rota-bench-killed", queue="rota-bench-killed")])
+    old.write(operations.enqueue, [new_run(job="rota-bench-killed", queue="rota-bench-killed")])
     enqueue(old)
     old.close()
     told = cli("bench", "--runs", RUNS, "--json").json
@@ -47,11 +51,19 @@ def test_it_measures_and_leaves_nothing_behind(
     assert all(told[name] > 0 for name in bench_command.MEANINGS)
     store = open_store(url)
     try:
-        assert [run.state for run in store.list_runs(limit=9)] == ["queued", "waiting", "running"]
-        assert [job.name for job in store.list_jobs(limit=9)] == ["job"]
-        assert [queue["name"] for queue in store.list_queues(limit=9)] == ["default"]
-        assert store.list_workers(limit=9) == []
-        (row,) = [row for row in store.list_audit(limit=9) if row["action"] == "bench"]
+        assert [run.state for run in store.read(operations.list_runs, limit=9)] == [
+            "queued",
+            "waiting",
+            "running",
+        ]
+        assert [job.name for job in store.read(operations.list_jobs, limit=9)] == ["job"]
+        assert [queue["name"] for queue in store.read(operations.list_queues, limit=9)] == [
+            "default"
+        ]
+        assert store.read(operations.list_workers, limit=9) == []
+        (row,) = [
+            row for row in store.read(operations.list_audit, limit=9) if row["action"] == "bench"
+        ]
         assert row["after"] == f"{RUNS} runs"
     finally:
         store.close()

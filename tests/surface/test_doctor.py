@@ -21,12 +21,15 @@ import pytest
 
 import rota
 from rota.flow import doctor, doctor_store
+from rota.flow.home import adopt, check_home
 from rota.flow.worker import tzdata_version
 from rota.life import open_local_socket
 from rota.model.job import Job
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Actor, Broken
-from rota.storage.scripts import facts
+from rota.storage import operations
+from rota.storage.operations import installation as facts
+from rota.storage.operations.audit import Actor
+from rota.storage.operations.firing import Broken
 from rota.storage.store import Store, open_store
 from rota.version import VERSION
 from tests.conformance.support import claim_one, enqueue
@@ -76,12 +79,12 @@ def worker(store: Store, **told: object) -> None:
         "id": "w-1", "host": "here", "pid": 1, "version": VERSION, "tzdata": tzdata_version(),
         "origin": None, "jobs": '["job"]', "queues": "[]", "slots": 4, "stuck": 0, **told,
     }  # fmt: skip
-    store.put_worker(row)
+    store.write(operations.put_worker, row)
 
 
 def put_schedule(store: Store, name: str = "often", **options: Any) -> Schedule:
     told = {"job": "job", "kind": "every", "expr": "10s", **options}
-    return store.put_schedule(Schedule(name=name, **told), ME)
+    return store.write(operations.put_schedule, Schedule(name=name, **told), ME)
 
 
 @pytest.fixture(scope="session")
@@ -100,15 +103,17 @@ def postgres(
     with postgres_server.database(template=migrated) as url:
         monkeypatch.setenv("ROTA_DATABASE", url)
         patient = Patient(url, cli)
-        patient.plant(lambda store: store.adopt(None, ME))  # a copy of another one
-        patient.plant(lambda store: store.put_jobs([Job(name="job")]))
+        patient.plant(lambda store: adopt(store, None, ME))  # a copy of another one
+        patient.plant(lambda store: store.write(operations.put_jobs, [Job(name="job")]))
         yield patient
 
 
 @pytest.fixture
 def sqlite(cli: Cli) -> Patient:
     patient = Patient("sqlite:///rota.db", cli)
-    patient.plant(lambda store: (store.migrate(), store.put_jobs([Job(name="job")])))
+    patient.plant(
+        lambda store: (store.migrate(), store.write(operations.put_jobs, [Job(name="job")]))
+    )
     return patient
 
 
@@ -135,7 +140,7 @@ def test_a_healthy_store_is_well(patient: Patient) -> None:
 
 
 def test_people_see_the_fix(patient: Patient) -> None:
-    patient.plant(lambda store: store.set_dispatch(False, "moving\nhouse", ME))
+    patient.plant(lambda store: store.write(operations.set_dispatch, False, "moving\nhouse", ME))
     answer = patient.cli("doctor")
     assert answer.code == 1
     (line,) = [one for one in answer.out.splitlines() if one.startswith("problem")]
@@ -222,7 +227,9 @@ def test_a_queue_that_nobody_serves(patient: Patient) -> None:
 
 
 def test_a_queue_that_is_paused(patient: Patient) -> None:
-    patient.plant(lambda store: (enqueue(store), store.pause_queue("default", None, ME)))
+    patient.plant(
+        lambda store: (enqueue(store), store.write(operations.pause_queue, "default", None, ME))
+    )
     found = patient.worse("queues")
     assert (found["status"], found["fix"]) == ("warning", "rota resume --queue default")
 
@@ -237,25 +244,33 @@ def test_a_queue_that_does_not_keep_up(patient: Patient) -> None:
 
 def test_a_queue_of_a_broken_job_needs_no_slots(patient: Patient) -> None:
     patient.plant(lambda store: worker(store, jobs='["other"]'))
-    patient.plant(lambda store: store.put_jobs([Job(name="job", error="jobs.d/x.py: line 3: no")]))
+    patient.plant(
+        lambda store: store.write(
+            operations.put_jobs, [Job(name="job", error="jobs.d/x.py: line 3: no")]
+        )
+    )
     patient.plant(enqueue, ago=LONG_AGO)
     assert patient.findings("jobs")[0]["says"] == "job job: jobs.d/x.py: line 3: no"
     assert [one["status"] for one in patient.findings("queues")] == ["ok"]
 
 
 def test_a_broken_job(patient: Patient) -> None:
-    patient.plant(lambda store: store.put_jobs([Job(name="job", error="jobs.d/x.py: line 3: no")]))
+    patient.plant(
+        lambda store: store.write(
+            operations.put_jobs, [Job(name="job", error="jobs.d/x.py: line 3: no")]
+        )
+    )
     found = patient.worse("jobs")
     assert found["says"] == "job job: jobs.d/x.py: line 3: no"
 
 
 def put_file(store: Store) -> None:
-    store.put_jobs([Job(name="gone", source="file", origin="jobs.d")])
+    store.write(operations.put_jobs, [Job(name="gone", source="file", origin="jobs.d")])
 
 
 def retire(store: Store) -> None:
     """As a folder does when the files of the job are gone."""
-    assert store.retire_job("gone", "jobs.d", None, ME, live_seconds=30)
+    assert store.write(operations.retire_job, "gone", "jobs.d", None, ME, live_seconds=30)
 
 
 def test_a_job_whose_files_were_removed_is_no_problem(patient: Patient) -> None:
@@ -296,7 +311,10 @@ def test_a_broken_schedule(patient: Patient) -> None:
     def park(store: Store) -> None:
         made = put_schedule(store)
         assert made.next_fire_at is not None
-        store.park_schedules([Broken(made.id, made.next_fire_at, 0, "it goes back in time")])
+        store.write(
+            operations.disable_broken_schedules,
+            [Broken(made.id, made.next_fire_at, 0, "it goes back in time")],
+        )
 
     patient.plant(park)
     assert patient.worse("schedules")["says"] == "schedule often: it goes back in time"
@@ -309,11 +327,11 @@ def test_a_schedule_without_its_job(patient: Patient) -> None:
 
 def test_a_store_that_was_moved(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     homes: list[str] = []
-    patient.plant(lambda store: store.check_home("berlin"))
+    patient.plant(lambda store: check_home(store, "berlin"))
     monkeypatch.setenv("ROTA_CLUSTER", "paris")
     found = patient.worse("home")
     assert "cluster was berlin, is paris" in found["says"]
-    patient.plant(lambda store: homes.append(store.meta()["cluster"]))
+    patient.plant(lambda store: homes.append(store.read(operations.meta)["cluster"]))
     assert homes == ["berlin"]  # looking changed nothing
 
 

@@ -31,7 +31,7 @@ from rota.flow.enqueue import Options
 from rota.life import open_local_socket
 from rota.model.schedule import Schedule
 from rota.sql.execute import Statements
-from rota.storage.protocol import Actor
+from rota.storage.operations.audit import Actor
 from tests.api.support import wait_until
 from tests.surface.conftest import Cli, environment, shop
 from tests.surface.test_up import Up

@@ -20,6 +20,7 @@ from rota.errors import Conflict, Invalid
 from rota.extras import how_to_install
 from rota.flow.control import Control
 from rota.model.zone import parse_zone
+from rota.storage import operations
 from rota.storage.postgres.faults import translate
 from rota.web.server import Web
 from tests.surface.conftest import Cli, environment
@@ -197,7 +198,7 @@ def test_a_run_says_that_its_worker_serves_another_queue(cli: Cli, store: Contro
         "id": "w-1", "host": "here", "pid": 1, "version": "1", "tzdata": "1", "origin": None,
         "jobs": '["chatty"]', "queues": '["default", "mail"]', "slots": 1, "stuck": 0,
     }  # fmt: skip
-    store.storage.put_worker(row)
+    store.store.write(operations.put_worker, row)
     reason = (
         "no live worker that knows the job 'chatty' serves queue 'talk' (they serve default, "
         "mail); start one with --queue talk, or without --queue for all"
@@ -205,7 +206,7 @@ def test_a_run_says_that_its_worker_serves_another_queue(cli: Cli, store: Contro
     made = cli("run", "chatty")
     assert made.err == f"{reason}\n"
     assert cli("runs", "--json").json[0]["reason"] == reason
-    store.storage.put_worker(row | {"queues": '["talk"]'})
+    store.store.write(operations.put_worker, row | {"queues": '["talk"]'})
     assert cli("runs", "--json").json[0]["reason"] is None
     assert cli("run", "chatty").err == ""
 

@@ -13,6 +13,7 @@ from rota.cli import output
 from rota.cli.records import job_record
 from rota.flow.control import Control
 from rota.flow.enqueue import find_job
+from rota.storage import operations
 from tests.api.support import wait_until
 from tests.surface.conftest import Cli, shop
 
@@ -30,7 +31,9 @@ def test_jobs(cli: Cli, store: Control) -> None:
     assert found[2]["max_attempts"] == 1
     assert datetime.fromisoformat(found[2]["version_at"]).tzinfo is not None
     assert columns(cli("jobs").out)[3][:4] == ["greet", "python", "default", "1"]
-    store.storage.put_jobs([replace(store.job("greet"), error="jobs.d/greet.py:1: bad")])
+    store.store.write(
+        operations.put_jobs, [replace(store.job("greet"), error="jobs.d/greet.py:1: bad")]
+    )
     assert columns(cli("jobs").out)[3][-2:] == ["Says hello.", "jobs.d/greet.py:1: bad"]
     page = cli("jobs", "--after", "chatty", "--limit", "1")
     assert "greet" in page.out
@@ -38,7 +41,7 @@ def test_jobs(cli: Cli, store: Control) -> None:
 
 
 def test_one_job_has_the_keys_of_the_list(store: Control) -> None:
-    assert job_record(find_job(store.storage, "greet")) in store.jobs()
+    assert job_record(find_job(store.store, "greet")) in store.jobs()
 
 
 @pytest.mark.each_engine
@@ -148,7 +151,7 @@ def test_workers_say_whether_they_live(cli: Cli, database: str) -> None:
 
 def test_locks(cli: Cli, store: Control) -> None:
     assert cli("locks", "--json").json == []
-    token = store.storage.acquire_lock("till", "me", 60)
+    token = store.store.write(operations.acquire_lock, "till", "me", 60)
     (lock,) = cli("locks", "--json").json
     assert (lock["name"], lock["owner"], lock["token"]) == ("till", "me", token)
     assert datetime.fromisoformat(lock["until"]) > datetime.now(UTC)
@@ -157,7 +160,7 @@ def test_locks(cli: Cli, store: Control) -> None:
 
 def test_what_does_not_fit_a_page_is_on_the_next(cli: Cli, store: Control) -> None:
     for name in ("till two", "till one"):
-        store.storage.acquire_lock(name, "me", 60)
+        store.store.write(operations.acquire_lock, name, "me", 60)
     first = cli("locks", "--limit", "1")
     assert columns(first.out)[1][0] == "till one"
     assert first.err == "there may be more; the next page: --after 'till one'\n"

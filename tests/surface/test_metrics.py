@@ -20,8 +20,10 @@ from rota.errors import Unavailable
 from rota.flow.counters import Counters
 from rota.model.limits import METRIC_JOBS
 from rota.model.transitions import STATES
+from rota.storage import operations
 from rota.web.metrics import FRESH_SECONDS, NAMES, STALE_SECONDS, Metrics
 from tests.api.support import PATIENCE, wait_until
+from tests.support.operations import replace_operation
 from tests.support.postgres import Server
 from tests.surface.conftest import Cli, environment
 from tests.surface.scenario import FAILED, scenario
@@ -135,11 +137,11 @@ def test_a_store_that_is_away_leaves_out_its_metrics_only(
     metrics = Metrics(app, monotonic=lambda: now[0])
     assert of(samples(metrics), "rota_workers") == {(): 0}
 
-    def away(**_: object) -> None:
+    def away(*_: object, **__: object) -> None:
         asked.append(1)
         raise Unavailable("the database is away")
 
-    monkeypatch.setattr(app.storage, "figures", away)
+    replace_operation(monkeypatch, app.storage, operations.figures, away)
     now[0] += STALE_SECONDS
     for _ in range(5):
         told = samples(metrics)
@@ -160,7 +162,7 @@ def test_a_store_that_hangs_keeps_nobody_waiting_for_long(
         back.wait(30)
         raise Unavailable("the database came back too late")
 
-    monkeypatch.setattr(app.storage, "figures", hang)
+    replace_operation(monkeypatch, app.storage, operations.figures, hang)
     told = samples(Metrics(app))
     assert of(told, "rota_workers") == {}
     assert of(told, "rota_runs_started_total") == {(): 0}

@@ -23,12 +23,12 @@ from tests.api.support import PATIENCE
 from tests.surface.conftest import environment
 
 HIDE, SHOW, COLOUR = "\x1b[?25l", "\x1b[?25h", re.compile(r"\x1b\[[0-9;]*3[0-9]")
-# As `rota`, but what is drawn after seconds is drawn at once.
+# As `rota`, but what is drawn after seconds is drawn at once, and each time.
 ROTA = """
 import sys
 from rota.cli import enqueue, progress
 from rota.cli.main import main
-progress.BAR_SECONDS = enqueue.SPINNER_SECONDS = 0.0
+progress.BAR_SECONDS = progress.DRAW_SECONDS = enqueue.SPINNER_SECONDS = 0.0
 code = main(sys.argv[1:])
 if "rich.live" in sys.modules:
     print("rich was needed")
@@ -182,7 +182,7 @@ def bare() -> None:
     [
         ("cancel --all --yes", "of 3"),
         ("check", "0 of 1"),
-        ("bench --runs 500", "of 600"),
+        ("bench --runs 2000", "of 2,100"),
     ],
 )
 def test_commands_that_know_their_total(folder: Path, command: str, drawn: str) -> None:

@@ -192,8 +192,21 @@ def test_text_with_a_blank_is_a_value_however_it_begins(text: str) -> None:
             ["runs", "--limit", "0x10"],
             "--limit takes a whole number, not '0x10'; write digits, such as 20",
         ),
+        (
+            ["runs", "--limit", "1e3"],
+            "--limit takes a whole number, not '1e3'; write digits, such as 20",
+        ),
+        (
+            ["bench", "--runs=1_000"],
+            "--runs takes a whole number, not '1_000'; write digits, such as 20",
+        ),
+        (
+            ["up", "--slots", "-1.5"],
+            "--slots takes a whole number, not '-1.5'; write digits, such as 20",
+        ),
         (["runs", "--limit="], "--limit takes a whole number, not ''; write digits, such as 20"),
         (["runs", "--json=false"], "--json takes no value; leave out =false"),
+        (["logs", "r", "-f=false"], "-f takes no value; leave out =false"),
         (["logs", "r", "-f", "-f"], "-f is given twice; give it once"),
         (
             ["schedule", "n", "--enabled", "--disabled"],

@@ -14,6 +14,7 @@ from rota.cli.store import actor
 from rota.flow.control import Control
 from rota.model.retry import Retry
 from rota.model.schedule import DEFINITION, Schedule
+from rota.storage import operations
 from tests.surface.conftest import Cli
 
 
@@ -92,7 +93,7 @@ def test_an_edit_keeps_the_secrets_and_tells_a_new_one(cli: Cli, store: Control)
     assert "is unchanged" in cli(*told, "api_token=t0p-secret").out
     assert "is changed" in cli(*told, "api_token=another-one").out
     made = cli("run", "hello", "--json").json["id"]
-    assert "another-one" in store.storage.run(made).args
+    assert "another-one" in store.store.read(operations.get_run, made).args
     assert "another-one" not in cli("show", "hello", "--json").out
 
 

@@ -10,9 +10,11 @@ import pytest
 
 import rota
 from rota.flow.control import Control
+from rota.flow.home import check_home
 from rota.model.job import Job
 from rota.model.schedule import Schedule
-from rota.storage.protocol import LogLine
+from rota.storage import operations
+from rota.storage.operations.claiming import LogLine
 from tests.surface.conftest import Cli
 
 NIGHTLY = Schedule(name="nightly", job="greet", kind="cron", expr="0 3 * * *", args={"name": "Ada"})
@@ -101,7 +103,9 @@ def test_a_job_without_a_schedule(cli: Cli, store: Control) -> None:
 
 def test_a_job_of_sql_files_names_them_and_its_target(cli: Cli, store: Control) -> None:
     spec = {"folder": "/srv/jobs.d/load", "files": ["01_get.sql", "02_put.sql"], "target": "crm"}
-    store.storage.put_jobs([Job(name="load", executor="sql", source="file", spec=spec)])
+    store.store.write(
+        operations.put_jobs, [Job(name="load", executor="sql", source="file", spec=spec)]
+    )
     told = cli("show", "load").out
     assert "01_get.sql, 02_put.sql" in told
     assert "target     crm" in told
@@ -153,9 +157,9 @@ def test_following_a_log_ends_with_the_run(
         if number is None and store.run(run.id).state != "cancelled":
             store.cancel(run.id)
         elif number is not None:
-            now = store.storage.now()
+            now = store.store.now()
             line = LogLine(run_seq=run.seq, attempt=1, at=now, level="INFO", text=f"line {number}")
-            store.storage.insert_logs([line])
+            store.store.write(operations.insert_logs, [line])
 
     monkeypatch.setattr("rota.cli.logs.time.sleep", work)
     answer = cli("logs", run.id, "-f", "--json")
@@ -224,8 +228,8 @@ def test_explain_tells_what_became_of_an_instant(cli: Cli, store: Control) -> No
 
 def test_adopt_answers_with_what_it_resumed(cli: Cli, store: Control) -> None:
     store.put_schedule(NIGHTLY)
-    assert store.storage.check_home("blue") is None
-    assert "cluster was blue, is green" in str(store.storage.check_home("green"))
+    assert check_home(store._whole_store, "blue") is None
+    assert "cluster was blue, is green" in str(check_home(store._whole_store, "green"))
     assert store.schedule("nightly").paused
     Path("rota.toml").write_text('cluster = "green"\n')
     assert cli("adopt", "--json").json == {"resumed": 1}

@@ -22,6 +22,7 @@ import rota
 from rota.cli.load import load_app
 from rota.cli.up_screen import describe, say_screen
 from rota.errors import Invalid
+from rota.storage import operations
 from tests.api.support import PATIENCE, SHORT_LEASE, wait_until
 from tests.surface.conftest import Cli, environment
 
@@ -296,7 +297,9 @@ def test_a_lost_attempt_is_told_once(cli: Cli) -> None:
     app.job("slow")(lambda: None)
     app.enqueue("slow")
     lease = timedelta(milliseconds=20)
-    assert app.storage.claim("gone", queues=(), jobs=["slow"], limit=1, lease=lease)
+    assert app.storage.write(
+        operations.claim, "gone", queues=(), jobs=["slow"], limit=1, lease=lease
+    )
     app.close()
     Path("rota.toml").write_text(f'lease = "{SHORT_LEASE}"\n')
     up = Up("--only", "scheduler,worker")

@@ -19,6 +19,7 @@ from rota.flow.control import Control
 from rota.flow.fire import Fire
 from rota.model.job import Job
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
+from rota.storage import operations
 from rota.storage.store import open_store
 from rota.testing import Clock
 from tests.conformance.support import put_schedule
@@ -124,7 +125,7 @@ def test_what_it_did_is_on_its_clock_too(cli: Cli, machine: Machine) -> None:
     clock = Clock(datetime.now(UTC) - timedelta(days=3))
     store = open_store("sqlite:///rota.db", clock=clock)
     store.migrate()
-    store.put_jobs([Job(name="nightly", executor="python")])
+    store.write(operations.put_jobs, [Job(name="nightly", executor="python")])
     daily = {"kind": "cron", "expr": "0 3 * * *", "timezone": "Asia/Tokyo"}
     put_schedule(store, "nightly", job="nightly", **daily)
     clock.advance("1d")

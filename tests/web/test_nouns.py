@@ -13,6 +13,7 @@ import pytest
 import rota
 from rota.model.job import Job
 from rota.model.retry import Retry
+from rota.storage import operations
 from tests.web.support import Site, eventually, fresh_id, serving
 
 V1 = "/api/v1"
@@ -85,7 +86,7 @@ def test_an_enqueue_may_say_attempts_and_timeout(client: httpx.Client) -> None:
 
 def test_a_job_tells_its_tags(working: Site, client: httpx.Client) -> None:
     job = Job(name="tagged", source="api", executor="sql", spec={"tags": ["finance"]})
-    working.app.storage.put_jobs([job])
+    working.app.storage.write(operations.put_jobs, [job])
     assert ok(client.get(f"{V1}/jobs/tagged"))["tags"] == ["finance"]
     rows = {one["name"]: one["tags"] for one in ok(client.get(f"{V1}/jobs"))["items"]}
     assert (rows["tagged"], rows["greet"]) == (["finance"], [])
@@ -214,9 +215,9 @@ def test_retries_have_one_set_of_names_on_every_surface(
     ]  # fmt: skip
     for number, way in enumerate(ways):
         way(f"s{number}")
-        assert app.storage.schedule_named(f"s{number}").retry == WANTED, number
+        assert app.storage.read(operations.schedule_named, f"s{number}").retry == WANTED, number
     made = app.control.trigger("s3")
-    assert app.storage.run(made.id).max_attempts == 7
+    assert app.storage.read(operations.get_run, made.id).max_attempts == 7
 
 
 def test_an_edit_of_retries_keeps_what_it_does_not_tell(
@@ -254,12 +255,12 @@ def test_an_edit_that_sends_back_what_was_shown_keeps_the_secrets(
     shown["given"]["auth"]["as"] = "you"
     ok(client.patch(path, json={"args": shown}, headers=match))
     kept = {"given": {"to": dsn, "auth": {"token": "t0p", "as": "you"}}}
-    assert working.app.storage.schedule_named("deep").args == kept
+    assert working.app.storage.read(operations.schedule_named, "deep").args == kept
     shown["given"]["to"] = shown["given"]["to"].replace("/shop", "/other")
     refused = client.patch(path, json={"args": shown}, headers=match)
     assert problem(refused) == (422, "invalid")
     assert "argument given.to is [redacted] in part" in refused.json()["detail"]
-    assert working.app.storage.schedule_named("deep").args == kept
+    assert working.app.storage.read(operations.schedule_named, "deep").args == kept
 
 
 def test_a_schedule_with_sql_of_its_own_keeps_its_job(working: Site) -> None:

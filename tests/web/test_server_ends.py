@@ -153,10 +153,11 @@ def test_a_server_that_worked_for_long_begins_with_the_first_pause(
 
 
 def test_uvloop_is_not_used_unless_asked_for(tmp_path: Path) -> None:
-    """It is taken by uvicorn where it is installed. A program asks for it by asyncio's policy."""
+    """uvicorn takes it where it is installed. A program asks for it by asyncio's policy, for the
+    web server and for asynchronous jobs."""
     (tmp_path / "uvloop.py").write_text("raise SystemExit('uvloop was imported')\n")
     program = """
-        import asyncio, rota, sys, urllib.request
+        import asyncio, rota, sys, threading, urllib.request
 
         class Policy(asyncio.DefaultEventLoopPolicy):
             def new_event_loop(self):
@@ -166,12 +167,20 @@ def test_uvloop_is_not_used_unless_asked_for(tmp_path: Path) -> None:
         if "asked" in sys.argv:
             asyncio.set_event_loop_policy(Policy())
         app = rota.Rota("sqlite:///rota.db", port=0)
-        app.start(["web"])
+
+        @app.job
+        async def hello() -> None:
+            ended.set()
+
+        ended = threading.Event()
+        app.start(["worker", "web"])
         app.serve_web().wait_ready()
+        hello.enqueue()
+        assert ended.wait(20)
         print(urllib.request.urlopen(app.serve_web().url + "/healthz").status)
         app.stop()
     """
-    for asked, lines in (("", "200\n"), ("asked", "a loop of the policy\n200\n")):
+    for asked, lines in (("", "200\n"), ("asked", "a loop of the policy\n" * 2 + "200\n")):
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", dedent(program), asked],
             cwd=tmp_path, env={**environment(), "PYTHONPATH": str(tmp_path)},

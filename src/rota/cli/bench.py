@@ -20,10 +20,12 @@ from rota.cli.output import note, say_json, say_table
 from rota.cli.progress import Progress
 from rota.cli.store import actor, existing
 from rota.errors import Conflict, Unavailable
+from rota.flow.home import moved
 from rota.flow.service import ServiceOptions
 from rota.model.limits import PAGE, check_whole
 from rota.model.redact import redact_text
-from rota.storage.scripts.bench import BENCH
+from rota.storage import operations
+from rota.storage.operations.pruning import BENCH
 from rota.storage.store import Store
 from rota.task import Task
 
@@ -56,16 +58,16 @@ def bench(
                 "a process runs on this DuckDB store and has it for itself; stop it first, or "
                 "measure another file"
             )
-        moved = store.moved(settings.cluster)
-        if moved is not None:
-            raise Conflict(moved)
+        reason = moved(store, settings.cluster)
+        if reason is not None:
+            raise Conflict(reason)
         name = BENCH + secrets.token_hex(4)
         app = Measured(storage=store)
         app.settings = replace(settings, jobs_dir=None, queues=(name,))
         with Progress(silent=where.json) as progress:
             try:
                 _forget_old(store)
-                store.record_action(actor(), "bench", name, after=f"{runs} runs")
+                store.write(operations.record_action, actor(), "bench", name, after=f"{runs} runs")
                 measured = _measure(app, name, runs, progress)
             finally:
                 progress.show("cleans up")
@@ -169,11 +171,11 @@ def _figure(value: float) -> str:
 
 
 def _forget_old(store: Store) -> None:
-    for job in store.list_jobs(after=BENCH, limit=PAGE):
+    for job in store.read(operations.list_jobs, after=BENCH, limit=PAGE):
         if not job.name.startswith(BENCH):
             break
         if job.version_at is not None and store.now() - job.version_at > FORGOTTEN:
-            while store.forget_bench(job.name, limit=PAGE):
+            while store.write(operations.forget_bench, job.name, limit=PAGE):
                 pass
 
 
@@ -181,5 +183,5 @@ def _forget(where: Where, name: str) -> None:
     """On a store opened anew: the app has closed the one it had."""
     with existing(where) as (_, store):
         assert isinstance(store, Store)
-        while store.forget_bench(name, limit=PAGE):
+        while store.write(operations.forget_bench, name, limit=PAGE):
             pass

@@ -110,7 +110,7 @@ def _name_and_text(word: str, known: Mapping[str, Option]) -> tuple[str, str | N
         name, equals, text = word.partition("=")
         return name.replace("_", "-"), text if equals else None
     name, text = word[:2], word[2:]
-    if not text or name not in known or known[name].kind is bool:
+    if name not in known or (known[name].kind is bool and text[:1] != "=") or not text:
         return word, None
     return name, text.removeprefix("=")
 

@@ -35,7 +35,7 @@ from rota.model.roles import VIEWER
 from rota.sql.execute import VIA, Statements
 from rota.sql.parser import parse
 from rota.sql.show import CREATE_STATEMENT
-from rota.storage.protocol import Actor
+from rota.storage.operations.audit import Actor
 
 Show = Callable[[Result], None]
 

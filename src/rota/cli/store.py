@@ -18,7 +18,7 @@ from rota.cli.suggest import suggesting
 from rota.config import FILE, Settings, load_settings
 from rota.errors import Unavailable, WrongSchema
 from rota.flow.control import Control
-from rota.storage.protocol import Actor
+from rota.storage.operations.audit import Actor
 from rota.storage.store import BUSY_LOOK_SECONDS, BUSY_SECONDS, Store, open_store
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from rota.door.address import open_socket, peer, store_path
 from rota.door.messages import HELLO, READS, Hello
 from rota.errors import Conflict, RotaError, Unavailable
 from rota.flow.control import Control
-from rota.storage.protocol import Actor
+from rota.storage.operations.audit import Actor
 from rota.version import VERSION
 
 # A live process replies at once, unless the machine is very busy.

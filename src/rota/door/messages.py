@@ -32,7 +32,7 @@ from rota.model.run import Enqueued, Run
 from rota.model.schedule import Schedule
 from rota.model.signature import Parameter, Signature
 from rota.model.token import Token
-from rota.storage.protocol import Actor
+from rota.storage.operations.audit import Actor
 
 # A payload of the largest size and the fields beside it.
 REQUEST_BYTES = 512 * 1024

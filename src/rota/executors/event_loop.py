@@ -7,7 +7,6 @@ other async handlers: another thread renews the leases.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable
@@ -76,7 +75,7 @@ class EventLoop:
 
     def _start(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            self._loop = _new_loop()
+            self._loop = asyncio.new_event_loop()  # by the policy of the program
             self._loop.set_default_executor(self._pool)
             self._thread = threading.Thread(
                 target=self._work, args=(self._loop,), name="rota-loop", daemon=True
@@ -140,11 +139,3 @@ def abandon_pool(pool: ThreadPoolExecutor) -> None:
     joined_at_exit = getattr(pools, "_threads_queues", {})
     for thread in getattr(pool, "_threads", ()):
         joined_at_exit.pop(thread, None)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        loop: asyncio.AbstractEventLoop = importlib.import_module("uvloop").new_event_loop()
-    except ImportError:
-        loop = asyncio.new_event_loop()
-    return loop

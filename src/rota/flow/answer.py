@@ -14,7 +14,9 @@ from typing import Protocol
 from rota.errors import Conflict, RotaError, Unavailable
 from rota.model.control_row import ControlReply, ControlRequest, failed
 from rota.model.redact import redact_text, shorten
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.inside import StoreInside
+from rota.storage.store import Store
 
 log = logging.getLogger("rota.answer")
 
@@ -29,8 +31,8 @@ class Plan(Protocol):
 
     redacted_text: str
 
-    def do(self, storage: Storage) -> ControlReply:
-        """All of it on this storage. May be called again, when what it did was undone."""
+    def do(self, store: StoreInside) -> ControlReply:
+        """All of it on this store. May be called again, when what it did was undone."""
 
     def done(self) -> None:
         """It was committed: tell those who should hear of it."""
@@ -44,16 +46,14 @@ class Answer:
     """`planner` is called where there are rows: most processes never see one, and need no parser.
     What it raises is no row's fault, so that the rows wait."""
 
-    def __init__(
-        self, storage: Storage, *, planner: Callable[[], MakePlan], interval: float
-    ) -> None:
-        self.storage, self.planner = storage, planner
+    def __init__(self, store: Store, *, planner: Callable[[], MakePlan], interval: float) -> None:
+        self.store, self.planner = store, planner
         self.interval = min(interval, LONGEST_INTERVAL)
 
     def step(self) -> float:
         """0.0 while there may be more. Rows are answered in their order: while somebody else is
         at one, those behind it are left to him, or to the next look."""
-        asked = self.storage.asked(limit=BATCH)
+        asked = self.store.peek(operations.asked, limit=BATCH)
         if not asked:
             return self.interval
         make_plan = self.planner()
@@ -71,8 +71,11 @@ class Answer:
             log.exception("control row %d cannot be read", asked.id)
             return self._refuse(asked, kept, fault)
         try:
-            reply = self.storage.answer(
-                asked.id, plan.do, lambda fault: failed(plan.redacted_text, fault)
+            reply = self.store.write(
+                operations.answer,
+                asked.id,
+                lambda tx: plan.do(self.store.inside(tx)),
+                lambda fault: failed(plan.redacted_text, fault),
             )
         except Unavailable as fault:
             if fault.locked:
@@ -90,7 +93,10 @@ class Answer:
     def _refuse(self, asked: ControlRequest, kept: str, fault: Exception) -> bool:
         """Nothing was done. If the database is away this fails as well, and the row waits."""
         reply = failed(kept, fault)
-        return self.storage.answer(asked.id, lambda _: reply, lambda _: reply) is not None
+        return (
+            self.store.write(operations.answer, asked.id, lambda _: reply, lambda _: reply)
+            is not None
+        )
 
 
 def _locked(kept: str, asked_id: int) -> Conflict:

@@ -17,7 +17,8 @@ from rota.flow.workers import is_alive, is_stopping
 from rota.model.limits import PAGE, check_whole
 from rota.model.redact import redact_schedule
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import AnyStore
 
 LONGEST = timedelta(days=31)
 BUCKETS = 400
@@ -30,7 +31,7 @@ SMALLEST = -(2**62)
 
 
 class ChartsControl:
-    storage: Storage
+    store: AnyStore
 
     def activity(self, span: timedelta, *, buckets: int) -> dict[str, Any]:
         """How many runs ended in each bucket of the last `span`, by state; how late the last fires
@@ -38,12 +39,12 @@ class ChartsControl:
         if not timedelta(minutes=1) <= span <= LONGEST:
             raise Invalid("a chart shows between a minute and 31 days")
         check_whole(buckets, "buckets", 1, BUCKETS)
-        now = self.storage.now()
+        now = self.store.now()
         since, seconds = now - span, span.total_seconds() / buckets
         counts: dict[str, list[int]] = {
             state: [0] * buckets for state in ("succeeded", "dead", "cancelled")
         }
-        for row in self.storage.ended_in_buckets(since, now, seconds=seconds):
+        for row in self.store.read(operations.ended_in_buckets, since, now, seconds=seconds):
             # What ends in this very moment belongs to the last one.
             counts[row["state"]][min(row["bucket"], buckets - 1)] += row["runs"]
         return {
@@ -61,7 +62,9 @@ class ChartsControl:
             raise Invalid("until must be later than since, and at most 31 days")
         check_whole(buckets, "buckets", 1, BUCKETS)
         seconds = (until - since).total_seconds() / buckets
-        found = self.storage.ended_by_job_in_buckets(since, until, seconds=seconds, limit=CELLS + 1)
+        found = self.store.read(
+            operations.ended_by_job_in_buckets, since, until, seconds=seconds, limit=CELLS + 1
+        )
         jobs: dict[str, dict[int, dict[str, Any]]] = {}
         for row in found[:CELLS]:
             bucket = min(row["bucket"], buckets - 1)
@@ -81,8 +84,8 @@ class ChartsControl:
         """What the latest runs of a schedule took, the newest first, with the median and the 95th
         percentile of those that succeeded."""
         check_whole(limit, "limit", 1, DURATIONS)
-        found = self.storage.durations_of_schedule(
-            schedule_number(self.storage, schedule), limit=limit
+        found = self.store.read(
+            operations.durations_of_schedule, schedule_number(self.store, schedule), limit=limit
         )
         took = sorted(
             _seconds(row["started_at"], row["finished_at"])
@@ -121,7 +124,8 @@ class ChartsControl:
         if status is not None and status not in STATUSES:
             raise Invalid(f"status {status!r} is unknown; use {', '.join(STATUSES)}")
         key, name = _place(after)
-        found = self.storage.find_schedules(
+        found = self.store.read(
+            operations.find_schedules,
             words=words.lower() if words else None,
             job=job,
             status=status,
@@ -137,7 +141,7 @@ class ChartsControl:
         """Seconds between an occurrence and its run, over the newest runs of schedules."""
         lags = sorted(
             max(0.0, _seconds(row["occurrence"], row["created_at"]))
-            for row in self.storage.recent_fires(limit=FIRES)
+            for row in self.store.read(operations.recent_fires, limit=FIRES)
         )
         return {
             "of": len(lags),
@@ -147,7 +151,11 @@ class ChartsControl:
         }
 
     def _slots(self, now: datetime) -> dict[str, int]:
-        live = [one for one in self.storage.list_workers(limit=PAGE) if is_alive(one, now)]
+        live = [
+            one
+            for one in self.store.read(operations.list_workers, limit=PAGE)
+            if is_alive(one, now)
+        ]
         return {
             "workers": len(live),
             # One that is stopping has the slots that its runs are in, and no other.

@@ -12,7 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from rota.model.run import ClaimedRun
-from rota.storage.protocol import ClaimRequest, Fired, Storage
+from rota.storage import operations
+from rota.storage.operations.claiming import ClaimRequest
+from rota.storage.operations.firing import Fired
+from rota.storage.store import Store
 
 BATCH = 3_000
 # Of arguments in one claim, as far as those of the last one tell.
@@ -24,7 +27,7 @@ class Claim:
 
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         worker_id: str,
         *,
         queues: Sequence[str],
@@ -36,7 +39,7 @@ class Claim:
         lease: timedelta,
         interval: float = 1.0,
     ) -> None:
-        self.storage, self.worker_id, self.queues, self.jobs = storage, worker_id, queues, jobs
+        self.store, self.worker_id, self.queues, self.jobs = store, worker_id, queues, jobs
         self.free, self.held, self.take, self.take_fired = free, held, take, take_fired
         self.lease, self.interval = lease, interval
         self._fitting = BATCH  # into CLAIM_BYTES
@@ -91,7 +94,7 @@ class Claim:
     def _step(self) -> float:
         if self.uncertain:
             # A claim whose answer was lost may have made runs ours: give them back, uncounted.
-            self.storage.let_go_unknown(self.worker_id, self.held())
+            self.store.write(operations.release_forgotten_runs, self.worker_id, self.held())
             self.uncertain = False
         limit = min(self.free(), BATCH, self._fitting)
         claimed = self._claim(limit) if limit > 0 else []
@@ -105,8 +108,13 @@ class Claim:
     def _claim(self, limit: int) -> list[ClaimedRun]:
         self.asked_at = time.monotonic()  # before: the leases are at least this young
         try:
-            return self.storage.claim(
-                self.worker_id, queues=self.queues, jobs=self.jobs(), limit=limit, lease=self.lease
+            return self.store.write(
+                operations.claim,
+                self.worker_id,
+                queues=self.queues,
+                jobs=self.jobs(),
+                limit=limit,
+                lease=self.lease,
             )
         except Exception:
             self.uncertain = True  # whatever happened, runs may be ours that nobody holds

@@ -16,7 +16,9 @@ from rota.model.redact import redact_args, redact_columns, redact_text, shorten
 from rota.model.run import Attempt, Enqueued, Run, begins_run_id
 from rota.model.steps import SKIPPED_STEPS, redo_notes
 from rota.model.transitions import CANCELLED, STATES, SUCCEEDED
-from rota.storage.protocol import Actor, Storage
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
+from rota.storage.store import AnyStore
 
 if TYPE_CHECKING:
     from rota.executors.protocol import TerminationHook
@@ -26,7 +28,7 @@ SHORTEST_ID = 6
 
 
 class RunControl:
-    storage: Storage
+    store: AnyStore
     actor: Actor
     termination_hook_of: FindTerminationHook
     changed: Callable[[], None]
@@ -48,8 +50,9 @@ class RunControl:
         has that as its reason."""
         if state is not None and state not in STATES:
             raise Invalid(f"state {state!r} is unknown; use {', '.join(STATES)}")
-        schedule_id = None if schedule is None else schedule_number(self.storage, schedule)
-        found = self.storage.list_runs(
+        schedule_id = None if schedule is None else schedule_number(self.store, schedule)
+        found = self.store.read(
+            operations.list_runs,
             job=job,
             schedule_id=schedule_id,
             state=state,
@@ -57,10 +60,10 @@ class RunControl:
             before=before,
             limit=page_size(limit),
         )
-        return [redact_args(run) for run in with_reasons(self.storage, found)]
+        return [redact_args(run) for run in with_reasons(self.store, found)]
 
     def run(self, run_id: str) -> Run:
-        (run,) = with_reasons(self.storage, [self.storage.run(run_id)])
+        (run,) = with_reasons(self.store, [self.store.read(operations.get_run, run_id)])
         return redact_args(run)
 
     def runs_beginning(self, prefix: str) -> list[Run]:
@@ -68,12 +71,12 @@ class RunControl:
         text = prefix.lower()
         if len(text) < SHORTEST_ID or not begins_run_id(text):
             return []
-        return [self.run(run_id) for run_id in self.storage.run_ids(text, limit=3)]
+        return [self.run(run_id) for run_id in self.store.read(operations.run_ids, text, limit=3)]
 
     def attempts(self, run_id: str) -> list[dict[str, Any]]:
         """Every attempt that ended, also the only one of a run that succeeded at once."""
-        run = self.storage.run(run_id)
-        found = self.storage.list_attempts(run.seq, limit=PAGE) or _only_attempt(run)
+        run = self.store.read(operations.get_run, run_id)
+        found = self.store.read(operations.list_attempts, run.seq, limit=PAGE) or _only_attempt(run)
         return [
             {
                 "number": one.number,
@@ -88,21 +91,23 @@ class RunControl:
 
     def steps(self, run_id: str) -> list[dict[str, Any]]:
         """The steps of a SQL run, attempt by attempt."""
-        run = self.storage.run(run_id)
-        found = self.storage.list_steps(run.seq, limit=PAGE)
+        run = self.store.read(operations.get_run, run_id)
+        found = self.store.read(operations.list_steps, run.seq, limit=PAGE)
         return [redact_columns(row, "error") for row in found]
 
     def logs(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> list[dict[str, Any]]:
-        run = self.storage.run(run_id)
-        found = self.storage.list_logs(run.seq, after=after, limit=page_size(limit))
+        run = self.store.read(operations.get_run, run_id)
+        found = self.store.read(operations.list_logs, run.seq, after=after, limit=page_size(limit))
         return [redact_columns(row, "text") for row in found]
 
     def log_tail(
         self, run_id: str, *, before: int | None = None, limit: int = PAGE
     ) -> list[dict[str, Any]]:
         """The last lines of a run, in their order; `before` is the id of the first one seen."""
-        run = self.storage.run(run_id)
-        found = self.storage.tail_logs(run.seq, before=before, limit=page_size(limit))
+        run = self.store.read(operations.get_run, run_id)
+        found = self.store.read(
+            operations.tail_logs, run.seq, before=before, limit=page_size(limit)
+        )
         return [redact_columns(row, "text") for row in found]
 
     def events(
@@ -113,7 +118,9 @@ class RunControl:
         was recorded about runs beside that, such as an `on_terminated` that failed."""
         page = page_size(limit)
         if run_id is None:
-            recorded = self.storage.list_events(run_id=None, before=before, limit=page)
+            recorded = self.store.read(
+                operations.list_events, run_id=None, before=before, limit=page
+            )
             found = [{**row, "attempt": None} for row in recorded]
         else:
             found = self._history(run_id)
@@ -121,22 +128,20 @@ class RunControl:
         return [redact_columns(row, "detail") for row in found]
 
     def _history(self, run_id: str) -> list[dict[str, Any]]:
-        run = self.storage.run(run_id)
+        run = self.store.read(operations.get_run, run_id)
         last = {run.seq: max(0, run.attempt - PAGE)}
         return events_of(
             run,
-            self.storage.attempts_above(last, limit=PAGE) or _only_attempt(run),
-            self.storage.list_events(run_id=run.id, before=None, limit=PAGE),
+            self.store.read(operations.attempts_above, last, limit=PAGE) or _only_attempt(run),
+            self.store.read(operations.list_events, run_id=run.id, before=None, limit=PAGE),
         )
 
     # One run
 
     def enqueue(self, job: str, args: Mapping[str, Any], options: Options) -> Enqueued:
         """A run of any job that some process registered."""
-        enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
-        return self._audited(
-            "enqueue", job, enqueue.one(find_job(self.storage, job), args, options)
-        )
+        enqueue = Enqueue(self.store, enqueued=self.changed, created_by=self.actor.by)
+        return self._audited("enqueue", job, enqueue.one(find_job(self.store, job), args, options))
 
     def trigger(
         self, name: str, args: Mapping[str, Any] | None = None, *, force: bool = False
@@ -146,11 +151,11 @@ class RunControl:
         `args` add to the schedule's own, or are the job's.
         """
         try:
-            schedule = self.storage.schedule_named(name)
+            schedule = self.store.read(operations.schedule_named, name)
         except Unknown:
             return self.trigger_job(name, args, force=force)
-        enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
-        job = find_job(self.storage, schedule.job)
+        enqueue = Enqueue(self.store, enqueued=self.changed, created_by=self.actor.by)
+        job = find_job(self.store, schedule.job)
         overlap_key = None if force else schedule.slot
         told = {**schedule.args, **(args or {})}
         made = enqueue.triggered(job, told, overlap_key=overlap_key, schedule=schedule)
@@ -160,14 +165,14 @@ class RunControl:
         self, name: str, args: Mapping[str, Any] | None = None, *, force: bool = False
     ) -> Enqueued:
         """Run a job now, whatever schedule may bear its name."""
-        enqueue = Enqueue(self.storage, enqueued=self.changed, created_by=self.actor.by)
-        job = find_job(self.storage, name)
+        enqueue = Enqueue(self.store, enqueued=self.changed, created_by=self.actor.by)
+        job = find_job(self.store, name)
         overlap_key = None if force or job.source == "api" else job.overlap_key
         made = enqueue.triggered(job, args or {}, overlap_key=overlap_key)
         return self._audited("trigger", name, made)
 
     def _audited(self, action: str, name: str, made: Enqueued) -> Enqueued:
-        self.storage.record_action(self.actor, action, name, after=made.id)
+        self.store.write(operations.record_action, self.actor, action, name, after=made.id)
         return made
 
     def cancel(self, run_id: str, reason: str | None = None, *, running: bool = True) -> Run:
@@ -175,11 +180,11 @@ class RunControl:
         leaves that one alone)."""
         from rota.flow.settle import asking  # commands that look do not pay for what settles
 
-        run = self.storage.run(run_id)
+        run = self.store.read(operations.get_run, run_id)
         hook = self._hook(run)
         ask = None if hook is None else asking(hook)
-        told = self.storage.cancel_run(
-            run_id, told_reason(reason), self.actor, ask, running=running
+        told = self.store.write(
+            operations.cancel_run, run_id, told_reason(reason), self.actor, ask, running=running
         )
         self.changed()
         if told.state == CANCELLED:  # at once: no worker had it
@@ -198,36 +203,45 @@ class RunControl:
         or at `from_step` (a file's name or number), with the texts it began with; `latest` takes
         the files as they are now, from the first or from that step."""
         return self._changed(
-            self.storage.redo_run(
-                run_id, told_reason(reason), self.actor, from_step=from_step, latest=latest
+            self.store.write(
+                operations.redo_run,
+                run_id,
+                told_reason(reason),
+                self.actor,
+                from_step=from_step,
+                latest=latest,
             )
         )
 
     def redo_notes(self, run_id: str) -> list[str]:
         """What is worth knowing about a redo just asked for: files that have changed since the run
         began, steps that it passes over and that were never done."""
-        run = self.storage.run(run_id)
-        job = self.storage.jobs_named([run.job]).get(run.job)
+        run = self.store.read(operations.get_run, run_id)
+        job = self.store.read(operations.jobs_named, [run.job]).get(run.job)
         if job is None or job.executor != "sql":
             return []
-        steps = self.storage.list_steps(run.seq, limit=PAGE)
+        steps = self.store.read(operations.list_steps, run.seq, limit=PAGE)
         return redo_notes(
-            self.storage.kept_files(run.seq),
+            self.store.read(operations.kept_files, run.seq),
             job.executor,
             job.spec,
-            skipped=self.storage.done_steps(run.seq, SKIPPED_STEPS),
+            skipped=self.store.read(operations.done_steps, run.seq, SKIPPED_STEPS),
             succeeded={one["number"] for one in steps if one["status"] == "succeeded"},
         )
 
     def pause_run(self, run_id: str, reason: str | None = None) -> Run:
-        return self._changed(self.storage.pause_run(run_id, told_reason(reason), self.actor))
+        return self._changed(
+            self.store.write(operations.pause_run, run_id, told_reason(reason), self.actor)
+        )
 
     def resume_run(self, run_id: str, reason: str | None = None) -> Run:
-        return self._changed(self.storage.resume_run(run_id, told_reason(reason), self.actor))
+        return self._changed(
+            self.store.write(operations.resume_run, run_id, told_reason(reason), self.actor)
+        )
 
     def delete(self, run_id: str, reason: str | None = None) -> None:
         """Remove a run that is not running, with its attempts and logs."""
-        self.storage.delete_run(run_id, told_reason(reason), self.actor)
+        self.store.write(operations.delete_run, run_id, told_reason(reason), self.actor)
         self.changed()
 
     def _hook(self, run: Run) -> TerminationHook | None:
@@ -269,9 +283,10 @@ class RunControl:
             PAUSE: lambda run_id: self.pause_run(run_id, reason),
             RESUME: lambda run_id: self.resume_run(run_id, reason),
         }
-        found = self.storage.list_runs(
+        found = self.store.read(
+            operations.list_runs,
             job=job,
-            schedule_id=None if schedule is None else schedule_number(self.storage, schedule),
+            schedule_id=None if schedule is None else schedule_number(self.store, schedule),
             state=state,
             queue=queue,
             before=before,
@@ -292,10 +307,11 @@ class RunControl:
         limit: int = BULK_RUNS,
     ) -> int:
         """How many runs a filter finds; no more than `limit` are counted."""
-        return self.storage.count_matching_runs(
+        return self.store.read(
+            operations.count_matching_runs,
             state,
             job=job,
-            schedule_id=None if schedule is None else schedule_number(self.storage, schedule),
+            schedule_id=None if schedule is None else schedule_number(self.store, schedule),
             queue=queue,
             limit=check_whole(limit, "limit", 1, BULK_RUNS),
         )
@@ -318,7 +334,7 @@ class RunControl:
         total, left = 0, set[str]()
         while True:
             limit = PAGE + len(left)  # what is left is found again
-            ids = self.storage.unstarted_retired_runs(origin, limit=limit)
+            ids = self.store.read(operations.unstarted_retired_runs, origin, limit=limit)
             for run_id in ids:
                 if run_id in left:
                     continue
@@ -365,13 +381,13 @@ def _only_attempt(run: Run) -> list[Attempt]:
     ]
 
 
-def schedule_number(storage: Storage, name: str) -> int:
+def schedule_number(store: AnyStore, name: str) -> int:
     """The number of a schedule, or of the last one of its name that was dropped: its ledger, its
     changes and its runs stay."""
     try:
-        return storage.schedule_named(name).id
+        return store.read(operations.schedule_named, name).id
     except Unknown:
-        row = storage.dropped_schedule(name)
+        row = store.read(operations.dropped_schedule, name)
         if row is None:
             raise
         return int(row["schedule_id"])

@@ -14,6 +14,7 @@ from typing import Any
 from rota.errors import RotaError
 from rota.flow.doctor_store import STORE_CHECKS
 from rota.flow.findings import Finding, ok, problem, warning
+from rota.flow.home import moved
 from rota.flow.words import counted
 from rota.flow.workers import is_alive, taking, why_none
 from rota.model.duration import format_duration
@@ -22,7 +23,8 @@ from rota.model.job import Job
 from rota.model.limits import COUNTED, FOLDER_JOBS, PAGE
 from rota.model.outcome import error_line
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 
 # Fires, promotions and rescues happen within seconds wherever a process does them.
 LATE = timedelta(minutes=1)
@@ -55,23 +57,25 @@ class Look:
         return taking(self.workers, self.now)
 
 
-def look(storage: Storage, *, host: str, cluster: str | None, tzdata: str, version: str) -> Look:
-    overview = storage.overview()
-    _, next_fire_at = storage.next_fire_at()
-    _, next_due_at = storage.next_due_at()
+def look(store: Store, *, host: str, cluster: str | None, tzdata: str, version: str) -> Look:
+    overview = store.read(operations.overview)
+    _, next_fire_at = store.peek(operations.next_fire_at)
+    _, next_due_at = store.read(operations.next_due_at)
     return Look(
         now=overview["now_at"],
-        facts=storage.facts(cluster),
+        facts={**store.facts(), "moved": moved(store, cluster)},
         dispatch=overview["dispatch"],
-        queues=storage.list_queues(limit=PAGE),
-        queued=storage.queued_jobs(limit=COUNTED),
-        workers=storage.list_workers(limit=PAGE),
-        jobs=_all(lambda after: storage.list_jobs(after=after, limit=PAGE)),
-        schedules=_all(lambda after: storage.list_schedules(after=after, limit=PAGE)),
+        queues=store.read(operations.list_queues, limit=PAGE),
+        queued=store.read(operations.queued_jobs, limit=COUNTED),
+        workers=store.read(operations.list_workers, limit=PAGE),
+        jobs=_all(lambda after: store.read(operations.list_jobs, after=after, limit=PAGE)),
+        schedules=_all(
+            lambda after: store.read(operations.list_schedules, after=after, limit=PAGE)
+        ),
         next_fire_at=next_fire_at,
         next_due_at=next_due_at,
         host=host,
-        has_token=storage.tokens_there()[1],
+        has_token=store.read(operations.tokens_there)[1],
         tzdata=tzdata,
         version=version,
     )

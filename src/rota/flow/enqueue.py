@@ -34,7 +34,8 @@ from rota.model.redact import shorten
 from rota.model.retry import MAX_ATTEMPTS
 from rota.model.run import BulkRuns, Enqueued, NewRun
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import AnyStore, Store
 
 _encode = msgspec.json.Encoder().encode
 
@@ -70,9 +71,9 @@ class Enqueue:
     storage wakes those of the others."""
 
     def __init__(
-        self, storage: Storage, *, enqueued: Callable[[], None], created_by: str | None = None
+        self, store: AnyStore, *, enqueued: Callable[[], None], created_by: str | None = None
     ) -> None:
-        self.storage, self.enqueued, self.created_by = storage, enqueued, created_by
+        self.store, self.enqueued, self.created_by = store, enqueued, created_by
         self._queues: set[str] = set()
         self._plain: dict[str, tuple[Job, NewRun]] = {}  # of the last definition of each job
 
@@ -121,10 +122,11 @@ class Enqueue:
         else:
             new_runs = [replace(template, id=ids[0], args=args[0])]
         if template.queue not in self._queues and connection is None:
-            self.storage.ensure_queues([template.queue])
+            self.store.write(operations.ensure_queues, [template.queue])
             self._queues.add(template.queue)
         if connection is not None:
-            return self.storage.enqueue_on(connection, new_runs, notify=notify)
+            assert isinstance(self.store, Store), "not within a transaction"
+            return self.store.enqueue_on(connection, new_runs, notify=notify)
         answers = self._insert(new_runs, notify)
         if notify:
             self.enqueued()
@@ -148,7 +150,7 @@ class Enqueue:
             schedule_id=None if schedule is None else schedule.id,
             backoff=_own_backoff(schedule),
         )
-        self.storage.ensure_queues([run.queue])
+        self.store.write(operations.ensure_queues, [run.queue])
         with tracing.enqueueing(job.name, run.queue, 1) as trace:
             answer = self._insert([run if trace is None else replace(run, trace=trace)])[0]
         self.enqueued()
@@ -156,14 +158,14 @@ class Enqueue:
 
     def _insert(self, new_runs: Sequence[NewRun], notify: bool = True) -> list[Enqueued]:
         try:
-            return self.storage.enqueue(new_runs, notify=notify)
+            return self.store.write(operations.enqueue, new_runs, notify=notify)
         except Unavailable as fault:
             if not fault.maybe_committed:
                 raise
         # The commit got no answer. The ids are ours: the rows tell, and if they are not there
         # the same insert can be sent once more.
         try:
-            return self.storage.enqueue(new_runs, notify=notify)
+            return self.store.write(operations.enqueue, new_runs, notify=notify)
         except Unavailable as fault:
             fault.maybe_committed = True  # as far as anybody knows, by the first one
             raise
@@ -240,10 +242,10 @@ def new_run_ids(count: int) -> list[str]:
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
-def find_job(storage: Storage, name: str) -> Job:
+def find_job(store: AnyStore, name: str) -> Job:
     """A job by name, also one that only another process knows."""
     check_name(name, "job name")
-    found = storage.jobs_named([name]).get(name)
+    found = store.read(operations.jobs_named, [name]).get(name)
     if found is None:
         raise Unknown(f"job {name!r} does not exist; `rota jobs` lists them")
     return found

@@ -20,7 +20,8 @@ from rota.model.records import dropped_in_words
 from rota.model.run import Run, slot_keys
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
 from rota.model.zone import parse_zone
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import AnyStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,31 +42,33 @@ class Explanation:
     reasons: list[str]
 
 
-def explain(storage: Storage, name: str, count: int) -> Explanation:
-    schedule, now = _schedule(storage, name), storage.now()
+def explain(store: AnyStore, name: str, count: int) -> Explanation:
+    schedule, now = _schedule(store, name), store.now()
     return Explanation(
         schedule=schedule,
         words=in_words(schedule),
         coming=list(coming(schedule, now, count)),
-        reasons=list(_reasons(storage, schedule, now)),
+        reasons=list(_reasons(store, schedule, now)),
     )
 
 
-def _schedule(storage: Storage, name: str) -> Schedule:
+def _schedule(store: AnyStore, name: str) -> Schedule:
     """The schedule; whoever names a job without one hears that, and how it runs."""
     try:
-        return storage.schedule_named(name)
+        return store.read(operations.schedule_named, name)
     except Unknown:
-        if name not in storage.jobs_named([name]):
+        if name not in store.read(operations.jobs_named, [name]):
             raise
-    others = ", ".join(repr(one.name) for one in storage.list_schedules(job=name, limit=SOME))
+    others = ", ".join(
+        repr(one.name) for one in store.read(operations.list_schedules, job=name, limit=SOME)
+    )
     if others:
         raise Unknown(f"job {name!r} has no schedule of its name; explain one of: {others}")
     raise Unknown(f"job {name!r} has no schedule: it runs when asked, as by `rota run {name}`")
 
 
-def _job(storage: Storage, schedule: Schedule) -> Job | None:
-    return storage.jobs_named([schedule.job]).get(schedule.job)
+def _job(store: AnyStore, schedule: Schedule) -> Job | None:
+    return store.read(operations.jobs_named, [schedule.job]).get(schedule.job)
 
 
 def coming(schedule: Schedule, now: datetime, count: int) -> Iterator[Coming]:
@@ -94,25 +97,25 @@ def coming(schedule: Schedule, now: datetime, count: int) -> Iterator[Coming]:
         moment = replace(schedule, next_fire_at=moment).next_after(max(moment, now))
 
 
-def why(storage: Storage, name: str, at: datetime) -> str:
+def why(store: AnyStore, name: str, at: datetime) -> str:
     """What became of the occurrence at an instant, in a sentence."""
-    if (dropped := storage.dropped_schedule(name)) is not None:
-        row = storage.occurrence_at(dropped["schedule_id"], at)
+    if (dropped := store.read(operations.dropped_schedule, name)) is not None:
+        row = store.read(operations.occurrence_at, dropped["schedule_id"], at)
         told = "not in the ledger" if row is None else _told(row)
         return f"{at.isoformat()}: {told}; {dropped_in_words(dropped)}"
-    schedule = _schedule(storage, name)
+    schedule = _schedule(store, name)
     shown = at.astimezone(parse_zone(schedule.timezone)).isoformat()
-    row = storage.occurrence_at(schedule.id, at)
+    row = store.read(operations.occurrence_at, schedule.id, at)
     if row is not None:
         return f"{shown}: {_told(row)}"
-    cursor, now = schedule.next_fire_at, storage.now()
+    cursor, now = schedule.next_fire_at, store.now()
     if schedule.calendar.next_after(at - timedelta(microseconds=1), cursor) != at:
         return f"{shown}: not an occurrence of {schedule.described()}"
     if cursor is not None and at >= cursor and at > now:
         return f"{shown}: still to come"
     if cursor is not None and at >= cursor:
         reasons = (
-            "; ".join(_standstill(schedule, _job(storage, schedule)))
+            "; ".join(_standstill(schedule, _job(store, schedule)))
             or "no scheduler has seen it yet"
         )
         return f"{shown}: did not run: {reasons}"
@@ -135,15 +138,15 @@ def in_words(schedule: Schedule) -> str:
             return f"Once, at {schedule.expr}"
 
 
-def _reasons(storage: Storage, schedule: Schedule, now: datetime) -> Iterator[str]:
+def _reasons(store: AnyStore, schedule: Schedule, now: datetime) -> Iterator[str]:
     """What keeps it from running, from the schedule on down to the worker."""
-    job = _job(storage, schedule)
+    job = _job(store, schedule)
     yield from _standstill(schedule, job)
-    dispatch = storage.meta().get("dispatch", "on")
+    dispatch = store.read(operations.meta).get("dispatch", "on")
     if dispatch != "on":
         yield f"dispatch is off: {dispatch}; `rota resume --dispatch` turns it on"
-    yield from _line(storage, schedule)
-    yield from _workers(storage, schedule, job, now)
+    yield from _line(store, schedule)
+    yield from _workers(store, schedule, job, now)
 
 
 def _standstill(schedule: Schedule, job: Job | None) -> Iterator[str]:
@@ -167,14 +170,14 @@ def _standstill(schedule: Schedule, job: Job | None) -> Iterator[str]:
         yield "it is finished: there is no further occurrence"
 
 
-def _line(storage: Storage, schedule: Schedule) -> Iterator[str]:
+def _line(store: AnyStore, schedule: Schedule) -> Iterator[str]:
     """Runs in the way of the next one."""
     if schedule.slot is None:
         return
     (key,) = slot_keys(schedule.slot, None)
-    for owner in storage.slot_owners(key):
+    for owner in store.read(operations.slot_owners, key):
         yield f"run {owner.id} of {owner.job!r} is {_state_in_words(owner)}" + _held_up(schedule)
-    waiting = storage.count_held(key)
+    waiting = store.read(operations.count_held, key)
     if waiting:
         full = schedule.queue_max is not None and waiting >= schedule.queue_max
         tail = f"; the line is full (queue_max {schedule.queue_max})" if full else ""
@@ -204,7 +207,7 @@ def _held_up(schedule: Schedule) -> str:
     }.get(schedule.overlap, "")
 
 
-def _workers(storage: Storage, schedule: Schedule, job: Job | None, now: datetime) -> Iterator[str]:
+def _workers(store: AnyStore, schedule: Schedule, job: Job | None, now: datetime) -> Iterator[str]:
     if job is None:
         yield (
             f"job {schedule.job!r} is not registered by any process; start the app that has it "
@@ -213,14 +216,14 @@ def _workers(storage: Storage, schedule: Schedule, job: Job | None, now: datetim
         return
     if job.retired:
         return  # there is nothing that a worker could know
-    for queue in storage.list_queues(limit=PAGE):
+    for queue in store.read(operations.list_queues, limit=PAGE):
         if queue["name"] == job.queue and queue["paused"]:
             reason = f": {queue['reason']}" if queue["reason"] else ""
             yield (
                 f"queue {job.queue!r} is paused by {queue['paused_by']}{reason}; "
                 f"`rota resume --queue {job.queue}` lets it go on"
             )
-    workers = storage.list_workers(limit=PAGE)
+    workers = store.read(operations.list_workers, limit=PAGE)
     live = taking(workers, now)
     if not live:
         yield f"{why_none(workers, now)}; start one with `rota up [MODULE:APP]`"

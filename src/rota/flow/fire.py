@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,7 +24,10 @@ from rota.model.clock import ClockGuard
 from rota.model.job import Job
 from rota.model.plan import FirePlan, plan_fire
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Broken, ClaimRequest, Fired, Storage
+from rota.storage import operations
+from rota.storage.operations.claiming import ClaimRequest
+from rota.storage.operations.firing import AlreadyFired, Broken, Fired
+from rota.storage.store import Store
 
 log = logging.getLogger("rota.fire")
 
@@ -44,6 +47,19 @@ LATEST_SECONDS = 1.0  # a plan that was made ahead and is older than this is mad
 MOST_RUNS = 1_000  # in one transaction
 
 
+def fire(
+    store: Store,
+    plans: Sequence[FirePlan],
+    jobs: Mapping[str, Job],
+    claimant: ClaimRequest | None = None,
+) -> Fired:
+    """Carry out plans. One whose occurrence the ledger knows already is passed over alone."""
+    try:
+        return store.write(operations.fire, plans, jobs, claimant)
+    except AlreadyFired:
+        return store.write(operations.fire_each, plans, jobs)
+
+
 class Fire:
     """`fired` is told when runs were made, and `tell` a moment later where they were on time: who
     is here begins them before others are told. With the `claim` of a worker of this process they
@@ -54,7 +70,7 @@ class Fire:
 
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         *,
         monotonic: Callable[[], float],
         fired: Callable[[], None],
@@ -70,7 +86,7 @@ class Fire:
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
-        self.storage, self.monotonic, self.fired, self.tell = storage, monotonic, fired, tell
+        self.store, self.monotonic, self.fired, self.tell = store, monotonic, fired, tell
         self.claim, self.enabled, self.pace = claim, enabled, pace
         self.batch = min(batch, max_fires_per_tick) if max_fires_per_tick else batch
         self.limited = bool(max_fires_per_tick)
@@ -120,7 +136,7 @@ class Fire:
         # Behind, what is due now comes first: the newest would be those that are not due yet.
         ahead = timedelta(0) if self.newest else self.look_ahead
         limit = self.batch if self.crowd or self.limited else min(LOOK, self.batch)
-        due = self.storage.due_schedules(limit, newest=self.newest, ahead=ahead)
+        due = self.store.peek(operations.due_schedules, limit, newest=self.newest, ahead=ahead)
         self.read = (self.monotonic(), due.now)
         if self._jumped(due.now):
             return CLOCK_RECHECK
@@ -156,7 +172,7 @@ class Fire:
         """Ask for the time once more: what was read before may be off by more than anybody should
         be late, and a server that has just answered is quicker to answer again."""
         asked_at = self.monotonic()
-        now = self.storage.now()
+        now = self.store.now()
         answered_at = self.monotonic()
         if self._jumped(now):
             return CLOCK_RECHECK
@@ -208,7 +224,7 @@ class Fire:
 
     def _park(self, broken: list[Broken]) -> bool:
         """False if none of them was parked: those that somebody holds are tried again."""
-        parked = self.storage.park_schedules(broken) if broken else set()
+        parked = self.store.write(operations.disable_broken_schedules, broken) if broken else set()
         self.unparked = {one.id for one in broken} - parked
         return bool(parked)
 
@@ -239,7 +255,7 @@ class Fire:
     ) -> Fired:
         traced = Traced(plans)
         try:
-            fired = self.storage.fire(traced.plans, jobs, claimant)
+            fired = fire(self.store, traced.plans, jobs, claimant)
             traced.moved = fired.moved
         finally:
             traced.end()
@@ -272,9 +288,9 @@ class Fire:
             self.herds, self.newest = [], True
             return 0.0
         if herd.ids is None:
-            herd.gather(self.storage.due_kin(herd.plan.schedule, HERD))
+            herd.gather(self.store.peek(operations.due_group, herd.plan.schedule, HERD))
         if ids := herd.take():
-            fired = self.storage.fire_kin(herd.plan, ids, herd.job)
+            fired = self.store.write(operations.fire_group, herd.plan, ids, herd.job)
             herd.refused += [one for one in ids if one not in fired.moved]
             if fired.runs:
                 self.fired()
@@ -291,7 +307,7 @@ class Fire:
         answer is who is still to be fired."""
         if not herd.refused:
             return herd.ids
-        due = self.storage.due_kin(herd.plan.schedule, HERD)
+        due = self.store.peek(operations.due_group, herd.plan.schedule, HERD)
         self.scattered = 2 * len(set(due).intersection(herd.refused)) > herd.tried
         return due
 
@@ -310,7 +326,7 @@ class Fire:
         return max(0.0, (now - occurrence).total_seconds())
 
     def _until_next(self) -> float:
-        now, next_fire_at = self.storage.next_fire_at()
+        now, next_fire_at = self.store.peek(operations.next_fire_at)
         # Jittered, so that many processes do not look at the same instant.
         pace = self.pace * random.uniform(0.8, 1.0)
         if next_fire_at is None:

@@ -23,7 +23,8 @@ from rota.model.outcome import error_line
 from rota.model.records import decoded
 from rota.model.redact import redact_text
 from rota.model.run import Attempt
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 
 STEP_SECONDS = 0.5
 READ = 2_000  # rows of each kind a step
@@ -40,8 +41,8 @@ Tell = Callable[[str, Mapping[str, Any]], None]
 class Follow:
     """`tell` is given the name of each event and what it says."""
 
-    def __init__(self, storage: Callable[[], Storage], tell: Tell) -> None:
-        self._storage, self._tell = storage, tell
+    def __init__(self, store: Callable[[], Store], tell: Tell) -> None:
+        self._store, self._tell = store, tell
         self._at: dict[str, Any] | None = None
         self._running: dict[int, dict[str, Any]] = {}
         self._begun, self._ended = Memory(), Memory()
@@ -50,11 +51,12 @@ class Follow:
         self._workers: frozenset[str] | None = None
 
     def step(self) -> float:
-        storage = self._storage()
+        store = self._store()
         if self._at is None:
-            self._begin(storage)
+            self._begin(store)
             return STEP_SECONDS
-        found = storage.changes_since(
+        found = store.read(
+            operations.changes_since,
             seq=self._at["seq"],
             audit_id=self._at["audit_id"],
             since_at=self._at["now_at"] - AGAIN,
@@ -66,17 +68,17 @@ class Follow:
             now_at=found["now_at"],
             made=found["made"],
             running=running,
-            gone=self._gone(storage, running, found),
+            gone=self._gone(store, running, found),
             ended=[row for row in reversed(found["ended"]) if _end_of(row) not in self._ended],
         )
         seen = self._seen(looked)
-        tries = self._tries(storage, looked, seen)
-        self._note_under_way(storage, seen, tries)
+        tries = self._tries(store, looked, seen)
+        self._note_under_way(store, seen, tries)
         events = [*self._about_runs(looked, tries)]
-        self._tell_runs(storage, events)
+        self._tell_runs(store, events)
         for row in found["actions"]:
             self._tell("action", _action(row))
-        self._tell_workers(storage)
+        self._tell_workers(store)
         self._running = running
         self._at = {
             "now_at": found["now_at"],
@@ -90,10 +92,11 @@ class Follow:
         known, self._at = self._at is not None, None
         return known
 
-    def _begin(self, storage: Storage) -> None:
+    def _begin(self, store: Store) -> None:
         """From now on. What runs already has begun, and what has ended is told by nobody."""
-        at = storage.follow_position()
-        found = storage.changes_since(
+        at = store.read(operations.follow_position)
+        found = store.read(
+            operations.changes_since,
             seq=at["seq"],
             audit_id=at["audit_id"],
             since_at=at["now_at"] - AGAIN,
@@ -110,12 +113,12 @@ class Follow:
         self._at = at
 
     def _gone(
-        self, storage: Storage, running: Mapping[int, Any], found: Mapping[str, Any]
+        self, store: Store, running: Mapping[int, Any], found: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
         """What ran a step ago and neither runs nor has ended: between attempts, paused, let go."""
         ended = {row["seq"] for row in found["ended"]}
         left = [seq for seq in self._running if seq not in running and seq not in ended]
-        return storage.brief_runs(left[:READ]) if left else []
+        return store.read(operations.brief_runs, left[:READ]) if left else []
 
     def _seen(self, looked: Looked) -> list[dict[str, Any]]:
         """The runs that may have attempts to tell."""
@@ -127,7 +130,7 @@ class Follow:
         ]
 
     def _tries(
-        self, storage: Storage, looked: Looked, seen: Iterable[dict[str, Any]]
+        self, store: Store, looked: Looked, seen: Iterable[dict[str, Any]]
     ) -> dict[int, list[Attempt]]:
         """The attempts that ended and were not told, of each run that a step sees, in order."""
         for row in looked.made:
@@ -137,7 +140,7 @@ class Follow:
             for row in seen
         }
         tries: dict[int, list[Attempt]] = {}
-        for one in storage.attempts_above(above, limit=READ):
+        for one in store.read(operations.attempts_above, above, limit=READ):
             # Of a run that nobody has seen before, what ended earlier was told, or by nobody.
             is_new = one.finished_at is not None and one.finished_at >= looked.now_at - AGAIN
             if is_new or one.run_seq in self._heard:
@@ -146,7 +149,7 @@ class Follow:
 
     def _note_under_way(
         self,
-        storage: Storage,
+        store: Store,
         seen: Iterable[dict[str, Any]],
         tries: Mapping[int, list[Attempt]],
     ) -> None:
@@ -157,7 +160,7 @@ class Follow:
             for row in seen
             if row["attempt"] > 1 and row["seq"] not in self._under_way
         }
-        found = storage.attempts_above(dict.fromkeys(asked, 0), limit=READ)
+        found = store.read(operations.attempts_above, dict.fromkeys(asked, 0), limit=READ)
         kept = {(one.run_seq, one.number) for one in found}
         first: dict[int, int] = {}
         for one in found:
@@ -224,17 +227,17 @@ class Follow:
                 yield "job.started", row
             yield "attempt.started", row
 
-    def _tell_runs(self, storage: Storage, events: list[tuple[str, dict[str, Any]]]) -> None:
+    def _tell_runs(self, store: Store, events: list[tuple[str, dict[str, Any]]]) -> None:
         ids = {row["schedule_id"] for _, row in events[:TOLD] if row["schedule_id"] is not None}
-        words = storage.schedule_words(ids)
-        jobs = storage.jobs_named(sorted({row["job"] for _, row in events[:TOLD]}))
+        words = store.read(operations.schedule_words, ids)
+        jobs = store.read(operations.jobs_named, sorted({row["job"] for _, row in events[:TOLD]}))
         for name, row in events[:TOLD]:
             self._tell(name, _event(row, words, jobs.get(row["job"])))
         if len(events) > TOLD:
             self._tell("more", {"events": len(events) - TOLD})
 
-    def _tell_workers(self, storage: Storage) -> None:
-        now = frozenset(one["id"] for one in storage.list_workers(limit=TOLD))
+    def _tell_workers(self, store: Store) -> None:
+        now = frozenset(one["id"] for one in store.read(operations.list_workers, limit=TOLD))
         if self._workers is not None and now != self._workers:
             self._tell("workers", {"came": sorted(now - self._workers),
                                    "went": sorted(self._workers - now)})  # fmt: skip

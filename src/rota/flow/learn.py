@@ -13,7 +13,8 @@ from typing import Protocol
 
 from rota.errors import RotaError
 from rota.model.job import Job
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 
 LOOK_SECONDS = 1.0
 BEAT_SECONDS = 5.0
@@ -31,7 +32,7 @@ class Learn:
 
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         *,
         jobs: MutableMapping[str, Job],
         foreign: set[str],
@@ -40,7 +41,7 @@ class Learn:
         wake: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.storage, self.jobs, self.foreign, self.targets = storage, jobs, foreign, targets
+        self.store, self.jobs, self.foreign, self.targets = store, jobs, foreign, targets
         self.learned, self.wake, self.monotonic = learned, wake, monotonic
         self._mark: str | None = None
         self._hidden: set[str] = set()  # what the program, or a file, has a job of that name for
@@ -62,7 +63,7 @@ class Learn:
         # A file that stood in the way was refused, or is gone.
         if any(name not in self.jobs for name in self._hidden):
             self._mark = None
-        news = self.storage.shared_jobs(self._mark)
+        news = self.store.read(operations.shared_jobs, self._mark)
         if news is not None:
             if self._take(news[1]):
                 self.learned()

@@ -17,7 +17,8 @@ from rota.model.job import Job
 from rota.model.limits import METRIC_DEPTH, PAGE, check_whole
 from rota.model.redact import redact_columns, redact_schedule
 from rota.model.schedule import Schedule
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import AnyStore
 
 JOB_STATUSES = ("enabled", "disabled", "broken", "retired")
 OPEN = ("queued", "running", "held", "waiting", "paused")
@@ -29,7 +30,7 @@ SCHEDULES_OF_ONE = 3
 
 
 class ListsControl:
-    storage: Storage
+    store: AnyStore
 
     def find_jobs(
         self,
@@ -45,7 +46,8 @@ class ListsControl:
         history and no future, and are found by that status alone."""
         if status is not None and status not in JOB_STATUSES:
             raise Invalid(f"status {status!r} is unknown; use {', '.join(JOB_STATUSES)}")
-        return self.storage.find_jobs(
+        return self.store.read(
+            operations.find_jobs,
             words=words.lower() if words else None,
             queue=queue,
             executor=executor,
@@ -57,7 +59,7 @@ class ListsControl:
     def schedules_of(self, jobs: Iterable[Job]) -> dict[str, tuple[int, list[Schedule]]]:
         """How many schedules each job has, and the first few of them, by the job's name."""
         names = [job.name for job in jobs][:PAGE]
-        found = self.storage.schedules_of_jobs(names, each=SCHEDULES_OF_ONE)
+        found = self.store.read(operations.schedules_of_jobs, names, each=SCHEDULES_OF_ONE)
         return {
             job: (count, [redact_schedule(one) for one in some])
             for job, (count, some) in found.items()
@@ -67,15 +69,19 @@ class ListsControl:
         """Since when there is the version that runs, by the job's name: of a broken job the last
         good one. None if none was ever good."""
         jobs = list(jobs)[:PAGE]
-        seen = self.storage.good_versions([job.name for job in jobs if job.error and job.was_valid])
+        seen = self.store.read(
+            operations.good_versions, [job.name for job in jobs if job.error and job.was_valid]
+        )
         return {job.name: seen.get(job.name) if job.error else job.version_at for job in jobs}
 
     def queue_work(self, *, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
         """Queues by name, each with how many runs it has in each state, and how many ended a
         minute. Of the states in `capped` it may have more."""
         check_whole(limit, "limit", 1, PAGE)
-        now = self.storage.now()
-        work = self.storage.queue_work(now - RATE_SPAN, depth=METRIC_DEPTH, ended=RATE_RUNS)
+        now = self.store.now()
+        work = self.store.read(
+            operations.queue_work, now - RATE_SPAN, depth=METRIC_DEPTH, ended=RATE_RUNS
+        )
         span = max(now - work["since_at"], SHORTEST_SPAN)
         # Those queued are counted queue by queue, the others for all queues together.
         counted = Counter[str]()
@@ -90,7 +96,7 @@ class ListsControl:
                 "capped": sorted(full | ({"queued"} if queue["queued"] >= METRIC_DEPTH else set())),
                 "ended_per_minute": work["ended"].get(queue["name"], 0) / (span / MINUTE),
             }
-            for queue in self.storage.list_queues(after=after, limit=limit)
+            for queue in self.store.read(operations.list_queues, after=after, limit=limit)
         ]
 
     def find_audit(
@@ -103,7 +109,8 @@ class ListsControl:
         limit: int = PAGE,
     ) -> list[dict[str, Any]]:
         """What was done, newest first; `words` are looked for in the thing and the reason."""
-        found = self.storage.find_audit(
+        found = self.store.read(
+            operations.find_audit,
             by=by,
             action=action,
             words=words.lower() if words else None,
@@ -121,7 +128,7 @@ class ListsControl:
         found: list[dict[str, Any]] = []
         last, looked = 2**62 if before is None else before, 0
         while looked < DEAD_LOOKED:
-            page = self.storage.dead_runs(before=last, limit=PAGE)
+            page = self.store.read(operations.list_dead_runs, before=last, limit=PAGE)
             looked += len(page)
             for row in page:
                 last = row.pop("seq")

@@ -20,7 +20,8 @@ from rota.model.limits import COUNTED, PAGE, TEXT_SHOWN, check_whole, clip
 from rota.model.outcome import error_line, naming_line
 from rota.model.redact import redact_text
 from rota.model.schedule import WAITING_FOR_RUN, Schedule
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import AnyStore
 
 DAY = timedelta(days=1)
 LATE = timedelta(minutes=1)  # after which a due run or occurrence is a problem
@@ -40,14 +41,14 @@ _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{12,}|\d+"
 
 
 class LookControl:
-    storage: Storage
+    store: AnyStore
 
     def counts(self) -> dict[str, Any]:
         """Runs that have not ended by state, those that ended within a day, schedules, and whether
         dispatch is on. No state is counted further than `counted_to`."""
-        now = self.storage.now()
-        runs = self.storage.count_by_state(now - DAY, limit=COUNTED)
-        schedules = self.storage.count_schedules()
+        now = self.store.now()
+        runs = self.store.read(operations.count_by_state, now - DAY, limit=COUNTED)
+        schedules = self.store.read(operations.count_schedules)
         return {
             "now_at": now,
             "since_at": now - DAY,
@@ -59,11 +60,11 @@ class LookControl:
 
     def problems(self) -> list[dict[str, Any]]:
         """What is wrong now, the worst first: each with what it is about, and why."""
-        now = self.storage.now()
-        rows = self.storage.look_for_problems(
-            late_at=now - LATE, lost_at=now - LIVE, limit=PROBLEMS
+        now = self.store.now()
+        rows = self.store.read(
+            operations.look_for_problems, late_at=now - LATE, lost_at=now - LIVE, limit=PROBLEMS
         )
-        workers = self.storage.list_workers(limit=PAGE)
+        workers = self.store.read(operations.list_workers, limit=PAGE)
         live = taking(workers, now)
         found = [
             *_dispatch(rows["dispatch"]),
@@ -81,16 +82,17 @@ class LookControl:
         many ended after it that one which ran across its end may be missing."""
         if not since < until or until - since > LONGEST_WINDOW:
             raise Invalid("until must be later than since, and at most 31 days")
-        now = self.storage.now()
-        found, more_across = self.storage.runs_between(
-            since, until, limit=TIMELINE_RUNS + 1, looked=TIMELINE_LOOKED
+        now = self.store.now()
+        found, more_across = self.store.read(
+            operations.runs_between, since, until, limit=TIMELINE_RUNS + 1, looked=TIMELINE_LOOKED
         )
         # What runs may begin later than this stretch, or be claimed only.
         found = [one for one in found if (one["started_at"] or one["finished_at"] or until) < until]
         runs = found[:TIMELINE_RUNS]
         coming, more_coming = self._coming(max(now, since), until)
-        names = self.storage.schedule_names(
-            {one["schedule_id"] for one in runs if one["schedule_id"] is not None}
+        names = self.store.read(
+            operations.schedule_names,
+            {one["schedule_id"] for one in runs if one["schedule_id"] is not None},
         )
         return {
             "now_at": now,
@@ -108,7 +110,7 @@ class LookControl:
         marks: dict[tuple[str, str | None], str] = {}  # most errors are alike to the letter
         looked, before = 0, 2**62
         while looked < DEAD_LOOKED:
-            page = self.storage.dead_runs(before=before, limit=PAGE)
+            page = self.store.read(operations.list_dead_runs, before=before, limit=PAGE)
             looked += len(page)
             for row in page:
                 error = (row["job"], row["error"])
@@ -126,11 +128,11 @@ class LookControl:
         """What became of the last occurrences of each schedule, newest first, by its number."""
         ids = [schedule.id for schedule in schedules]
         check_whole(limit, "limit", 1, OUTCOMES)
-        return self.storage.recent_outcomes(ids[:PAGE], limit=limit)
+        return self.store.read(operations.recent_outcomes, ids[:PAGE], limit=limit)
 
     def texts(self, run_id: str) -> list[dict[str, Any]]:
         """The SQL of a run as it began, with the names of its variables; never their values."""
-        run = self.storage.run(run_id)
+        run = self.store.read(operations.get_run, run_id)
         return [
             {
                 "number": file.number,
@@ -138,12 +140,12 @@ class LookControl:
                 "text": clip(redact_text(file.text), TEXT_SHOWN),
                 "names": list(file.variables),
             }
-            for file in self.storage.kept_files(run.seq)[:PAGE]
+            for file in self.store.read(operations.kept_files, run.seq)[:PAGE]
         ]
 
     def schedule_names(self, ids: Iterable[int]) -> dict[int, str]:
         """Names of schedules by their number; of those that were dropped there is none."""
-        return self.storage.schedule_names(set(ids))
+        return self.store.read(operations.schedule_names, set(ids))
 
     # Parts of the above
 
@@ -151,8 +153,12 @@ class LookControl:
         self, live: list[dict[str, Any]], none: str, now: datetime
     ) -> Iterator[dict[str, Any]]:
         """Due runs that wait too long, with the reason why nobody takes them."""
-        paused = {one["name"]: one for one in self.storage.list_queues(limit=PAGE) if one["paused"]}
-        for row in self.storage.queued_jobs(limit=COUNTED)[:PAGE]:
+        paused = {
+            one["name"]: one
+            for one in self.store.read(operations.list_queues, limit=PAGE)
+            if one["paused"]
+        }
+        for row in self.store.read(operations.queued_jobs, limit=COUNTED)[:PAGE]:
             job, queue = row["job"], row["queue"]
             late = now - row["oldest_at"] > LATE
             wait, due = ("waits", "is due") if row["runs"] == 1 else ("wait", "are due")
@@ -180,7 +186,7 @@ class LookControl:
         since = now - DAY
         recent = [
             row
-            for row in self.storage.dead_runs(before=2**62, limit=PAGE)
+            for row in self.store.read(operations.list_dead_runs, before=2**62, limit=PAGE)
             if row["finished_at"] is not None and row["finished_at"] >= since
         ]
         counts = Counter(row["job"] for row in recent)
@@ -195,9 +201,11 @@ class LookControl:
             )  # fmt: skip
 
     def _coming(self, since: datetime, until: datetime) -> tuple[list[dict[str, Any]], bool]:
-        schedules = self.storage.schedules_due(until, limit=COMING + 1)
-        expected = self.storage.recent_durations(
-            sorted({one.job for one in schedules})[:PAGE], limit=DURATIONS_OF
+        schedules = self.store.read(operations.schedules_due, until, limit=COMING + 1)
+        expected = self.store.read(
+            operations.recent_durations,
+            sorted({one.job for one in schedules})[:PAGE],
+            limit=DURATIONS_OF,
         )
         told: list[dict[str, Any]] = []
         more = len(schedules) > COMING

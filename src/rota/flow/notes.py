@@ -14,14 +14,16 @@ from rota.model.limits import LOG_LINE_LENGTH, LOG_LINES
 from rota.model.redact import redact_json, shorten
 from rota.model.run import ClaimedRun
 from rota.model.secrets import NO_SECRETS, Secrets
-from rota.storage.protocol import LogLine, Storage
+from rota.storage import operations
+from rota.storage.operations.claiming import LogLine
+from rota.storage.store import Store
 
 FLUSH_SECONDS = 0.3
 
 
 class Notes:
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self._guard = threading.Lock()
         self._lines: list[LogLine] = []
         self._progress: dict[tuple[int, int], str] = {}
@@ -62,10 +64,10 @@ class Notes:
             progress, self._progress = self._progress, {}
         try:
             if lines:
-                self.storage.insert_logs(lines)
+                self.store.write(operations.insert_logs, lines)
                 lines = []
             for (seq, attempt), told in progress.items():
-                self.storage.set_progress(seq, attempt, told)
+                self.store.write(operations.set_progress, seq, attempt, told)
         except Exception as fault:
             with self._guard:
                 self._lines = (lines + self._lines)[:LOG_LINES]

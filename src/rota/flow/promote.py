@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 
 BATCH = 500
 KEYS = 500
@@ -15,16 +16,16 @@ KEYS = 500
 
 class Promote:
     def __init__(
-        self, storage: Storage, *, promoted: Callable[[], None], interval: float = 1.0
+        self, store: Store, *, promoted: Callable[[], None], interval: float = 1.0
     ) -> None:
-        self.storage, self.promoted, self.interval = storage, promoted, interval
+        self.store, self.promoted, self.interval = store, promoted, interval
         self.after = ""
 
     def step(self) -> float:
-        now, due_at = self.storage.next_due_at()
+        now, due_at = self.store.read(operations.next_due_at)
         moved = 0
         if due_at is not None and due_at <= now:
-            moved = self.storage.promote(BATCH)
+            moved = self.store.write(operations.promote, BATCH)
         admitted = self._admit()
         if moved or admitted:
             self.promoted()
@@ -36,6 +37,6 @@ class Promote:
 
     def _admit(self) -> int:
         """A page of keys at a time, going round, so that no key waits for ever."""
-        keys = self.storage.held_keys(self.after, KEYS)
+        keys = self.store.read(operations.held_keys, self.after, KEYS)
         self.after = keys[-1] if len(keys) == KEYS else ""
-        return self.storage.admit(keys) if keys else 0
+        return self.store.write(operations.admit, keys) if keys else 0

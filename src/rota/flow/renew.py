@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from rota.flow.run import Execution
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 
 LOOK_SECONDS = 1.0
 BLOCKED_SECONDS = 3.0
@@ -20,14 +21,14 @@ BLOCKED_SECONDS = 3.0
 class Renew:
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         *,
         executions: Callable[[], Collection[Execution]],
         unwritten: Callable[[], Sequence[tuple[int, int]]] = lambda: (),
         lease: timedelta,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.storage, self.executions, self.lease = storage, executions, lease
+        self.store, self.executions, self.lease = store, executions, lease
         self._young_seconds = lease.total_seconds() * 0.8
         self.unwritten = unwritten
         self.monotonic = monotonic
@@ -48,7 +49,7 @@ class Renew:
         if now - oldest >= third - LOOK_SECONDS:
             self._renew(running, unwritten, now)
         else:
-            for seq in self.storage.cancel_requests(list(running)):
+            for seq in self.store.read(operations.cancel_requests, list(running)):
                 running[seq].stop("cancelled")
         return min(LOOK_SECONDS, third)
 
@@ -57,7 +58,9 @@ class Renew:
     ) -> None:
         # An outcome that is not written yet is still ours: its run must not be done again.
         pairs = [*((seq, one.run.attempt) for seq, one in running.items()), *unwritten]
-        kept = {answer.seq: answer for answer in self.storage.renew(pairs, self.lease)}
+        kept = {
+            answer.seq: answer for answer in self.store.write(operations.renew, pairs, self.lease)
+        }
         self.renewed_at = now  # from before the call: the leases are at least this young
         for seq, one in running.items():
             if seq not in kept:
@@ -81,7 +84,7 @@ class Renew:
         # While one writer holds the whole store nobody can rescue: nothing has to be stopped. But
         # a process that stood still cannot tell a store that was busy from its own sleep.
         slept = self._sleeps(now) or leased_at < self.woke_at
-        return slept or not self.storage.blocked_within(BLOCKED_SECONDS)
+        return slept or not self.store.blocked_within(BLOCKED_SECONDS)
 
     def awake(self) -> None:
         """Called each second, by a loop that waits for no database."""

@@ -12,7 +12,8 @@ from rota.flow.settle import Settler
 from rota.model.clock import ClockGuard
 from rota.model.outcome import Outcome
 from rota.model.run import ClaimedRun
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 
 BATCH = 200
 SWEEP_EVERY = 30
@@ -25,7 +26,7 @@ class Rescue:
 
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         settler: Settler,
         *,
         rescued: Callable[[], None],
@@ -33,7 +34,7 @@ class Rescue:
         monotonic: Callable[[], float] | None = None,
         interval: float = 1.0,
     ) -> None:
-        self.storage, self.settler = storage, settler
+        self.store, self.settler = store, settler
         self.rescued, self.interval = rescued, interval
         self.lease_seconds, self.monotonic = lease.total_seconds(), monotonic
         self.guard = ClockGuard()
@@ -41,16 +42,18 @@ class Rescue:
         self.left: list[int] = []  # runs that only a process with their executor can end
         self.held: list[int] = []  # runs that a stranger's transaction holds, in this round
         self.steps = 0
+        self.swept = 0  # the last owner of a slot that was looked at
 
     def step(self) -> float:
         self.steps += 1
         if self.steps % SWEEP_EVERY == 0:
-            if self.storage.sweep(SWEEP_LIMIT):
+            freed, self.swept = self.store.write(operations.sweep, self.swept, limit=SWEEP_LIMIT)
+            if freed:
                 self.rescued()
             self.left.clear()
         if self._must_wait():
             return self.interval
-        expired = self.storage.expired_runs(BATCH, [*self.left, *self.held])
+        expired = self.store.read(operations.expired_runs, BATCH, [*self.left, *self.held])
         if expired:
             left, held = self.settler.settle_now([self._lost(run) for run in expired])
             self.left += left
@@ -68,8 +71,8 @@ class Rescue:
         if self.monotonic is None:
             return False
         now = self.monotonic()
-        blocked = self.storage.blocked_within(self.lease_seconds)
-        if blocked or not self.guard.accepts(self.storage.now(), now):
+        blocked = self.store.blocked_within(self.lease_seconds)
+        if blocked or not self.guard.accepts(self.store.now(), now):
             self.quiet_until = now + self.lease_seconds
         return now < self.quiet_until
 

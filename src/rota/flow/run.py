@@ -29,7 +29,8 @@ from rota.model.job import Job
 from rota.model.limits import check_key
 from rota.model.outcome import SUCCESS, Outcome
 from rota.model.run import ClaimedRun
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 
 # After a stop an executor that can end its handler has this long to do so.
 STOP_SECONDS = 10.0
@@ -53,7 +54,7 @@ class Owner:
     """What an execution asks of the worker it belongs to. `done` is told its one outcome, `freed`
     that its handler is gone as well, `turned` that it no longer waits for other runs."""
 
-    storage: Storage
+    store: Store
     notes: Notes
     lease: timedelta
     target: str | Targets
@@ -188,7 +189,7 @@ class Execution:
                 self.owner.notes.progress(self.run, params)
             case "extend_lease":
                 asked_at, ours = time.monotonic(), (self.run.seq, self.run.attempt)
-                kept = self.owner.storage.renew([ours], self.owner.lease)
+                kept = self.owner.store.write(operations.renew, [ours], self.owner.lease)
                 if not kept:
                     self.stop("lost")
                     raise Conflict(f"the lease of run {self.run.id} was lost")
@@ -196,20 +197,24 @@ class Execution:
                     self.leased_at = max(self.leased_at, asked_at)
             case "lock":
                 name = check_key(params["name"], "lock")
-                return self.owner.storage.acquire_lock(name, f"run {self.run.id}", params["ttl"])
+                return self.owner.store.write(
+                    operations.acquire_lock, name, f"run {self.run.id}", params["ttl"]
+                )
             case "extend_lock":
-                return self.owner.storage.extend_lock(
-                    params["name"], params["token"], params["ttl"]
+                return self.owner.store.write(
+                    operations.extend_lock, params["name"], params["token"], params["ttl"]
                 )
             case "unlock":
-                return self.owner.storage.release_lock(params["name"], params["token"])
+                return self.owner.store.write(
+                    operations.release_lock, params["name"], params["token"]
+                )
             case "put_file" | "get_file" | "read_file" | "delete_file" | "list_files":
-                return answer(self.owner.storage, self.run, request, params)
+                return answer(self.owner.store, self.run, request, params)
             case "turn":
                 self.owner.turned(self)
             case "steps":
                 return AttemptSteps(
-                    self.owner.storage,
+                    self.owner.store,
                     self.run,
                     self.context,
                     self.owner.lease,

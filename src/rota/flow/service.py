@@ -25,7 +25,7 @@ from rota.flow.settle import FindTerminationHook, Settler
 from rota.flow.worker import Executors, Worker
 from rota.model.job import Job
 from rota.model.retention import Retention
-from rota.storage.protocol import Storage
+from rota.storage.store import Store
 
 PARTS = ("scheduler", "worker")
 WEB = "web"  # a part of a process, and none of the service: it only looks, and asks
@@ -69,7 +69,7 @@ class Service:
 
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         options: ServiceOptions,
         *,
         jobs: MutableMapping[str, Job],
@@ -81,11 +81,11 @@ class Service:
         counters: Counters | None = None,
         planner: Callable[[], MakePlan] | None = None,
     ) -> None:
-        self.storage, self.events = storage, events
+        self.store, self.events = store, events
         # With a wake channel a look a second is a safety net; without one it is the way.
-        interval = 1.0 if storage.has_wake_channel else 0.2
+        interval = 1.0 if store.has_wake_channel else 0.2
         settler = Settler(
-            storage,
+            store,
             jobs=jobs,
             max_lost=options.max_lost,
             events=events,
@@ -97,7 +97,7 @@ class Service:
         self.worker: Worker | None = None
         if "worker" in options.parts:
             self.worker = Worker(
-                storage,
+                store,
                 worker_id=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
                 jobs=jobs,
                 executors=executors,
@@ -112,15 +112,15 @@ class Service:
                 on_stuck=on_stuck,
                 learn=self._learn(jobs, foreign, options.target),
             )
-        promote = Promote(storage, promoted=self.wake_workers, interval=interval)
+        promote = Promote(store, promoted=self.wake_workers, interval=interval)
         rescue = Rescue(
-            storage,
+            store,
             settler,
             rescued=self._rescued,
             lease=options.lease,
             monotonic=time.monotonic,
         )
-        prune = Prune(storage, retention=options.retention)
+        prune = Prune(store, retention=options.retention)
         self.loops: dict[str, Loop] = {}
         if options.housekeeping:
             self.loops = {
@@ -131,17 +131,17 @@ class Service:
                 ),
             }
         if planner is not None and options.housekeeping:
-            answer = Answer(storage, planner=planner, interval=interval)
+            answer = Answer(store, planner=planner, interval=interval)
             self.loops["answer"] = Loop("answer", answer.step, after_seconds=ANSWER_AFTER_SECONDS)
         if "scheduler" in options.parts:
             fire = Fire(
-                storage,
+                store,
                 monotonic=time.monotonic,
-                fired=self.wake_worker if self.worker is not None else storage.notify,
-                tell=storage.notify if self.worker is not None else lambda: None,
+                fired=self.wake_worker if self.worker is not None else store.notify,
+                tell=store.notify if self.worker is not None else lambda: None,
                 claim=self.worker.claim if self.worker is not None else None,
                 enabled=options.enabled,
-                pace=options.pace.total_seconds() if storage.has_wake_channel else 1.0,
+                pace=options.pace.total_seconds() if store.has_wake_channel else 1.0,
                 max_fires_per_tick=options.max_fires_per_tick,
                 start_delay=options.start_delay.total_seconds(),
                 look_ahead=LOOK_AHEAD_SECONDS,
@@ -156,12 +156,12 @@ class Service:
         if foreign is None:
             return None
         known = None if isinstance(targets, str) else targets
-        return Learn(self.storage, jobs=jobs, foreign=foreign, targets=known)
+        return Learn(self.store, jobs=jobs, foreign=foreign, targets=known)
 
     def start(self) -> None:
         self.events.start()
         # Before the first look: what others do from here on is heard.
-        self._unlisten = self.storage.listen(self._heard)
+        self._unlisten = self.store.listen(self._heard)
         if self.worker is not None:
             self.worker.start()
         for loop in self.loops.values():
@@ -185,7 +185,7 @@ class Service:
     def wake_workers(self) -> None:
         """The same, and those elsewhere by the wake channel."""
         self.wake_worker()
-        self.storage.notify()
+        self.store.notify()
 
     def wake_settled(self) -> None:
         """A settle may have handed on a slot, or set a run to be tried again."""
@@ -197,12 +197,12 @@ class Service:
         """A schedule may be due earlier than they know, here and elsewhere."""
         if "fire" in self.loops:
             self.loops["fire"].wake()
-        self.storage.notify()
+        self.store.notify()
 
     def _rescued(self) -> None:
         """Runs, slots or schedules that somebody left behind go on."""
         self.wake_all()
-        self.storage.notify()
+        self.store.notify()
 
     def _heard(self) -> None:
         """Another process changed something, most often it made a run: the worker looks before the

@@ -27,7 +27,9 @@ from rota.model.outcome import Outcome, Settlement, settle, succeed
 from rota.model.retry import ONCE, Retry
 from rota.model.run import ClaimedRun, Run
 from rota.model.transitions import TERMINAL
-from rota.storage.protocol import OnTerminated, Storage
+from rota.storage import operations
+from rota.storage.operations.settling import OnTerminated
+from rota.storage.store import Store
 
 log = logging.getLogger("rota.settle")
 
@@ -47,7 +49,7 @@ class Settler:
 
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         *,
         jobs: Mapping[str, Job],
         max_lost: int,
@@ -59,11 +61,11 @@ class Settler:
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
-        self.storage, self.jobs, self.max_lost = storage, jobs, max_lost
+        self.store, self.jobs, self.max_lost = store, jobs, max_lost
         self.events, self.settled, self.random_value = events, settled, random_value
         self.termination_hook_of = termination_hook_of
         self.restarted = restarted
-        self._group = ONE_WRITER_GROUP if storage.one_writer else GROUP
+        self._group = ONE_WRITER_GROUP if store.one_writer else GROUP
         self._pending: deque[Settlement] = deque()
         self._writing: list[Settlement] = []
         self._held: list[Settlement] = []  # a stranger's transaction keeps them from being written
@@ -133,7 +135,7 @@ class Settler:
     def _set_aside(self) -> None:
         """After a write that was refused: what a stranger holds waits, and nothing waits for it."""
         asked = [*self._held, *self._writing]
-        held = self.storage.held_elsewhere(asked)
+        held = self._held_elsewhere(asked)
         # Of those that are free again one may have been written without an answer.
         self._uncertain = self._uncertain or any(one.run.seq not in held for one in self._held)
         with self._written:
@@ -184,9 +186,16 @@ class Settler:
         another process, because their executor is not installed here, and those that are passed
         over, because a stranger's transaction holds them."""
         decided = [self.decide(run, outcome, None) for run, outcome in ends]
-        held = self.storage.held_elsewhere(decided)
+        held = self._held_elsewhere(decided)
         free = [one for one in decided if one.run.seq not in held]
         return self._write(free, again=False), held
+
+    def _held_elsewhere(self, settlements: Sequence[Settlement]) -> set[int]:
+        """Seqs of those whose rows a stranger's transaction holds. Where writes come one after the
+        other it would hold the whole store."""
+        if self.store.one_writer:
+            return set()
+        return self.store.write(operations.held_elsewhere, settlements)
 
     def decide(self, run: ClaimedRun, outcome: Outcome, ran_seconds: float | None) -> Settlement:
         if outcome.kind == "succeeded":  # whatever its retries
@@ -208,10 +217,10 @@ class Settler:
         hooked = [(one, hooks[one.run.job]) for one in decided if one.run.job in hooks]
         plain = [one for one in decided if one.run.job not in hooks and one.run.job not in missing]
         if plain:
-            self._tell(plain, self.storage.settle(plain), again)
+            self._tell(plain, self.store.write(operations.settle, plain), again)
         settlements[:] = [one for one, _ in hooked]
         for one, hook in hooked:  # alone, so that its statements concern nobody else
-            self._tell([one], self.storage.settle([one], asking(hook)), again)
+            self._tell([one], self.store.write(operations.settle, [one], asking(hook)), again)
             settlements.remove(one)
         return left
 
@@ -268,7 +277,7 @@ class Settler:
     def _was_written(self, one: Settlement) -> bool:
         """After a COMMIT without an answer: the row tells whether it was ours."""
         try:
-            row = self.storage.run(one.run.id)
+            row = self.store.read(operations.get_run, one.run.id)
         except Unknown:
             return False
         ours = (one.run.attempt, one.state, one.failures, one.lost)

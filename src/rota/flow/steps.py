@@ -18,7 +18,9 @@ from rota.model.limits import ERROR_LENGTH, SNAPSHOT_ROWS, SNAPSHOT_RUNS
 from rota.model.redact import redact_json, shorten
 from rota.model.run import ClaimedRun
 from rota.model.steps import StepDone, StepFile, StepTransaction
-from rota.storage.protocol import StepKey, Storage
+from rota.storage import operations
+from rota.storage.operations.steps import StepKey
+from rota.storage.store import Store
 
 AGAIN_SECONDS = 0.5
 
@@ -30,46 +32,54 @@ class AttemptSteps:
 
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         run: ClaimedRun,
         context: Context,
         lease: timedelta,
         *,
         restart: bool,
     ) -> None:
-        self.storage, self.run, self.context, self.lease = storage, run, context, lease
+        self.store, self.run, self.context, self.lease = store, run, context, lease
         self.restart = restart
 
     def kept_files(self) -> list[StepFile]:
-        return self._patiently(lambda: self.storage.kept_files(self.run.seq))
+        return self._patiently(lambda: self.store.read(operations.kept_files, self.run.seq))
 
     def keep_files(self, files: Sequence[StepFile]) -> None:
-        self._patiently(lambda: self.storage.keep_files(self.run.seq, self.run.attempt, files))
+        self._patiently(
+            lambda: self.store.write(operations.keep_files, self.run.seq, self.run.attempt, files)
+        )
 
     def texts_of(self, hashes: Collection[str]) -> Mapping[str, str]:
-        return self._patiently(lambda: self.storage.texts_of(hashes))
+        return self._patiently(lambda: self.store.read(operations.texts_of, hashes))
 
     def done(self) -> set[int]:
         attempt = self.run.attempt if self.restart else None
-        return self._patiently(lambda: self.storage.done_steps(self.run.seq, attempt))
+        return self._patiently(
+            lambda: self.store.read(operations.done_steps, self.run.seq, attempt)
+        )
 
     def begin(self, file: StepFile) -> None:
-        self._patiently(lambda: self.storage.begin_step(self._key(file), file))
+        self._patiently(lambda: self.store.write(operations.begin_step, self._key(file), file))
 
     def fail(self, file: StepFile, status: str, error: str) -> None:
         told = shorten(error, ERROR_LENGTH, self.context.secrets)
-        self._patiently(lambda: self.storage.end_step(self._key(file), status, told))
+        self._patiently(
+            lambda: self.store.write(operations.end_step, self._key(file), status, told)
+        )
 
     def finish(self, file: StepFile, done: StepDone, note: str | None = None) -> None:
         done = self.shown(done)
-        self._patiently(lambda: self.storage.finish_step(self._key(file), done, note))
+        self._patiently(
+            lambda: self.store.write(operations.finish_step, self._key(file), done, note)
+        )
 
     @contextmanager
     def transaction(self, file: StepFile) -> Iterator[StepTransaction]:
         key = self._key(file)
         with ExitStack() as stack:
             opened = self._patiently(
-                lambda: stack.enter_context(self.storage.step(key, self.lease, self._stopped))
+                lambda: stack.enter_context(self.store.step(key, self.lease, self._stopped))
             )
             yield _Patient(self, key, opened)
 
@@ -81,11 +91,15 @@ class AttemptSteps:
 
     def view(self, name: str) -> list[dict[str, Any]]:
         return self._patiently(
-            lambda: self.storage.view_rows(name, runs=SNAPSHOT_RUNS, limit=SNAPSHOT_ROWS)
+            lambda: self.store.read(
+                operations.view_rows, name, runs=SNAPSHOT_RUNS, limit=SNAPSHOT_ROWS
+            )
         )
 
     def pause_requested(self) -> bool:
-        return self._patiently(lambda: self.storage.pause_requested(self.run.seq, self.run.attempt))
+        return self._patiently(
+            lambda: self.store.read(operations.pause_requested, self.run.seq, self.run.attempt)
+        )
 
     def _key(self, file: StepFile) -> StepKey:
         return StepKey(seq=self.run.seq, attempt=self.run.attempt, number=file.number)
@@ -116,5 +130,7 @@ class _Patient:
         except Unavailable as fault:
             if not fault.maybe_committed:
                 raise
-            if not self._steps._patiently(lambda: self._steps.storage.has_mark(self._key)):
+            if not self._steps._patiently(
+                lambda: self._steps.store.write(operations.has_mark, self._key)
+            ):
                 raise

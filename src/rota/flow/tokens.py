@@ -10,7 +10,9 @@ from rota.model.duration import parse_duration, parse_instant
 from rota.model.limits import PAGE, check_name, check_whole
 from rota.model.roles import check_role
 from rota.model.token import ID_BYTES, SECRET_BYTES, Token, hash_secret, read_token, write_token
-from rota.storage.protocol import Actor, Storage
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
+from rota.storage.store import AnyStore
 
 LONGEST_EXPIRY = timedelta(days=10 * 366)
 
@@ -18,7 +20,7 @@ LONGEST_EXPIRY = timedelta(days=10 * 366)
 class TokenControl:
     """A part of Control."""
 
-    storage: Storage
+    store: AnyStore
     actor: Actor
 
     def create_token(
@@ -34,11 +36,13 @@ class TokenControl:
 
     def tokens(self, *, after: str = "", limit: int = PAGE) -> list[Token]:
         """All tokens that were ever made, by their id; never their secrets."""
-        return self.storage.list_tokens(after=after, limit=check_whole(limit, "limit", 1, PAGE))
+        return self.store.read(
+            operations.list_tokens, after=after, limit=check_whole(limit, "limit", 1, PAGE)
+        )
 
     def revoke_token(self, which: str) -> Token:
         """End a token at once and for good, by its id or its name."""
-        return self.storage.revoke_token(which, self.actor)
+        return self.store.write(operations.revoke_token, which, self.actor)
 
     def _keep(
         self, name: str, role: str, text: str, expires_at: datetime | None
@@ -47,7 +51,8 @@ class TokenControl:
         if read is None:
             raise Invalid("this is not the text of a token; `rota token create` makes one")
         token_id, secret = read
-        made = self.storage.put_token(
+        made = self.store.write(
+            operations.put_token,
             token_id,
             hash_secret(secret),
             name=check_name(name, "token name"),
@@ -60,7 +65,7 @@ class TokenControl:
     def _expiry(self, expires: str | None) -> datetime | None:
         if expires is None:
             return None
-        now = self.storage.now()
+        now = self.store.now()
         try:
             expires_at = now + parse_duration(expires, "expires")
         except (Invalid, OverflowError):

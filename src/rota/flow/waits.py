@@ -13,21 +13,22 @@ from rota.model.limits import PAGE
 from rota.model.outcome import error_line
 from rota.model.run import Run
 from rota.model.transitions import QUEUED
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import AnyStore
 
 ERROR_SHOWN = 500
 
 
-def with_reasons(storage: Storage, runs: Sequence[Run]) -> list[Run]:
+def with_reasons(store: AnyStore, runs: Sequence[Run]) -> list[Run]:
     """The same runs; those that wait in a queue for nobody have that as their reason. It is true
     of this moment, and therefore said and not stored."""
     names = {run.job for run in runs if _is_asked(run)}
     if not names:
         return list(runs)
-    now = storage.now()
-    live = taking(storage.list_workers(limit=PAGE), now)
+    now = store.now()
+    live = taking(store.read(operations.list_workers, limit=PAGE), now)
     known = {name for worker in live for name in worker["jobs"]}
-    jobs = storage.jobs_named(sorted(names - known))
+    jobs = store.read(operations.jobs_named, sorted(names - known))
     reasons: dict[tuple[str, str], str | None] = {}
     for run in runs:
         if _is_asked(run) and (run.job, run.queue) not in reasons:

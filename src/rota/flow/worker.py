@@ -34,7 +34,8 @@ from rota.model.job import Job
 from rota.model.outcome import Outcome
 from rota.model.pace import Pace
 from rota.model.run import ClaimedRun
-from rota.storage.protocol import Storage
+from rota.storage import operations
+from rota.storage.store import Store
 from rota.version import VERSION
 
 log = logging.getLogger("rota.worker")
@@ -61,7 +62,7 @@ class Worker:
 
     def __init__(
         self,
-        storage: Storage,
+        store: Store,
         *,
         worker_id: str,
         jobs: Mapping[str, Job],
@@ -77,8 +78,8 @@ class Worker:
         on_stuck: Callable[[], None] = lambda: None,
         learn: Learn | None = None,
     ) -> None:
-        self.storage, self.worker_id, self.jobs, self.executors = (
-            storage,
+        self.store, self.worker_id, self.jobs, self.executors = (
+            store,
             worker_id,
             jobs,
             executors,
@@ -94,7 +95,7 @@ class Worker:
             "tzdata": tzdata_version(),
             "origin": origin,
         }
-        self.notes = Notes(storage)
+        self.notes = Notes(store)
         self._executions: dict[Execution, None] = {}  # in the order they came
         self._waiting: deque[Execution] = deque()
         self._lost: deque[int] = deque(maxlen=LOST_KEPT)  # begun here, and lost
@@ -108,7 +109,7 @@ class Worker:
         self._called = False  # one of them was called, and has not woken yet
         self._stopping = False
         self._owner = Owner(
-            storage=storage,
+            store=store,
             notes=self.notes,
             lease=lease,
             target=target,
@@ -119,7 +120,7 @@ class Worker:
         )
         self._told_stuck = False
         self.claim = Claim(
-            storage,
+            store,
             worker_id,
             queues=self.queues,
             jobs=self.known_jobs,
@@ -132,7 +133,7 @@ class Worker:
         )
         self.pace = Pace(CLAIMS_AHEAD * BATCH)
         self.renew = Renew(
-            storage, executions=self.executions, unwritten=settler.unwritten, lease=lease
+            store, executions=self.executions, unwritten=settler.unwritten, lease=lease
         )
         self.loops = {
             "claim": Loop("claim", self.claim.step),
@@ -287,7 +288,9 @@ class Worker:
             execution.announced = True
             run = execution.run
             announce(
-                self.events, run, lambda: self.storage.list_attempts(run.seq, limit=ATTEMPTS_SEEN)
+                self.events,
+                run,
+                lambda: self.store.read(operations.list_attempts, run.seq, limit=ATTEMPTS_SEEN),
             )
 
     # Threads
@@ -458,14 +461,15 @@ class Worker:
             self.loops["beat"].wake()  # shows the slot as stuck
 
     def beat(self) -> float:
-        self.storage.put_worker(
+        self.store.write(
+            operations.put_worker,
             {
                 **self.identity,
                 "jobs": msgspec.json.encode(sorted(self.jobs)).decode(),
                 "queues": msgspec.json.encode(list(self.queues)).decode(),
                 "slots": 0 if self._stopping else self.slots,
                 "stuck": self.stuck,
-            }
+            },
         )
         return BEAT_SECONDS
 
@@ -533,7 +537,7 @@ class Worker:
     def _say_goodbye(self) -> None:
         try:
             self.notes.step()
-            self.storage.forget_worker(self.worker_id)
+            self.store.write(operations.forget_worker, self.worker_id)
         except Exception as fault:
             log.warning("the worker's row could not be removed: %s", fault)
 

@@ -32,7 +32,8 @@ from rota.model.definition import Definition, Registered
 from rota.model.job import LAST_GOOD, REMOVED, Job
 from rota.model.limits import PAGE
 from rota.model.steps import listed_names
-from rota.storage.protocol import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 
 log = logging.getLogger("rota.jobsd")
 
@@ -291,7 +292,9 @@ class Folder:
         worker_id = self.app.tell_jobs()
         storage = self.app.storage
         registered = self._registered()
-        elsewhere = storage.listed_elsewhere(self.origin, worker_id, live_seconds=LIVE_SECONDS)
+        elsewhere = storage.read(
+            operations.listed_elsewhere, self.origin, worker_id, live_seconds=LIVE_SECONDS
+        )
         removed = self._removed(registered)
         self._changed -= removed
         self._again -= removed
@@ -333,17 +336,19 @@ class Folder:
         } & set(registered)
         left = sorted(name for name in names if not registered[name].retired)
         for start in range(0, len(left), PAGE):
-            jobs = self.app.storage.jobs_named(left[start : start + PAGE])
+            jobs = self.app.storage.read(operations.jobs_named, left[start : start + PAGE])
             names -= {job.name for job in jobs.values() if not job.was_valid}
         return names
 
     def _registered(self) -> dict[str, Registered]:
         registered: dict[str, Registered] = {}
-        page = self.app.storage.registered(self.origin, limit=PAGE)
+        page = self.app.storage.read(operations.registered, self.origin, limit=PAGE)
         while page:
             registered |= {row.name: row for row in page}
             after = page[-1].name
-            page = self.app.storage.registered(self.origin, after=after, limit=PAGE)
+            page = self.app.storage.read(
+                operations.registered, self.origin, after=after, limit=PAGE
+            )
         return registered
 
     def _put(self, plan: Plan) -> None:
@@ -357,8 +362,8 @@ class Folder:
             self._again -= {definition.name for definition in batch}
 
     def _put_batch(self, definitions: list[Definition], anew: Collection[str]) -> dict[str, str]:
-        return self.app.storage.put_definitions(
-            definitions, ACTOR, changed=anew, live_seconds=LIVE_SECONDS
+        return self.app.storage.write(
+            operations.put_definitions, definitions, ACTOR, changed=anew, live_seconds=LIVE_SECONDS
         )
 
     def _refuse(self, definition: Definition, message: str) -> None:
@@ -399,7 +404,7 @@ class Folder:
             and self.definitions[name].job.executor != "python"
         ]  # fmt: skip
         for start in range(0, len(lost), PAGE):
-            jobs = self.app.storage.jobs_named(lost[start : start + PAGE])
+            jobs = self.app.storage.read(operations.jobs_named, lost[start : start + PAGE])
             for job in jobs.values():
                 is_whole = job.enabled and "files" in job.spec and job.origin == self.origin
                 if is_whole and self._can_run(job):
@@ -430,7 +435,8 @@ class Folder:
     def _retire(self, name: str, worker_id: str | None) -> bool:
         try:
             left = self.definitions.get(name)
-            done = self.app.storage.retire_job(
+            done = self.app.storage.write(
+                operations.retire_job,
                 name, self.origin, worker_id, ACTOR,
                 live_seconds=LIVE_SECONDS, why=None if left is None else left.error,
             )  # fmt: skip

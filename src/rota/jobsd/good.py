@@ -14,6 +14,7 @@ from rota.errors import Invalid
 from rota.executors.scripts import Script
 from rota.executors.sql import read_scripts, step_file
 from rota.model.job import Job
+from rota.storage import operations
 
 log = logging.getLogger("rota.jobsd")
 
@@ -30,7 +31,10 @@ class LastValidTexts:
 
     def find(self, job: Job) -> Sequence[Script]:
         """The stored texts of a job; Invalid if one of them is neither stored nor in its file."""
-        return read_scripts(job, self.app.storage.texts_of) if job.executor == "sql" else ()
+        return read_scripts(job, self._texts_of) if job.executor == "sql" else ()
+
+    def _texts_of(self, hashes: Collection[str]) -> dict[str, str]:
+        return self.app.storage.read(operations.texts_of, hashes)
 
     def save(self, broken: Collection[str], now: float) -> None:
         """Save in the store the texts this process has of jobs whose files are broken."""
@@ -50,4 +54,4 @@ class LastValidTexts:
         except Invalid as fault:  # a run of it fails with the same message
             log.debug("the texts of job %s are not saved: %s", name, fault)
             return
-        self.app.storage.keep_texts(files)
+        self.app.storage.write(operations.keep_texts, files)

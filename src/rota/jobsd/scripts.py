@@ -16,6 +16,7 @@ from rota.errors import Invalid, RotaError
 from rota.executors.sql import run_script
 from rota.executors.targets import Target
 from rota.model.redact import redact_text
+from rota.storage import operations
 from rota.storage.store import open_store
 
 log = logging.getLogger("rota.jobsd")
@@ -40,8 +41,8 @@ def run_scripts(app: Rota) -> dict[str, str]:
     if scripts[INIT] or INIT in failed:
         creates = _creates(app, target)  # must run before the store is opened
         if creates and INIT in failed:
-            app.storage.owe_scripts(target.name)
-        elif not app.storage.take_scripts(target.name) and not creates:
+            app.storage.write(operations.owe_scripts, target.name)
+        elif not app.storage.write(operations.take_scripts, target.name) and not creates:
             scripts[INIT] = []
     to_run = [*scripts[INIT], *scripts[START]]
     if to_run and target.is_store:
@@ -55,7 +56,9 @@ def run_deferred(app: Rota) -> dict[str, str] | None:
         scripts = scripts_in(app.settings.jobs_folder.absolute().parent / INIT)
     except Invalid:
         return None
-    return _run_all(app, scripts if app.storage.take_scripts(app.targets.find().name) else [])
+    return _run_all(
+        app, scripts if app.storage.write(operations.take_scripts, app.targets.find().name) else []
+    )
 
 
 def _run_all(app: Rota, scripts: list[Path]) -> dict[str, str]:

@@ -29,7 +29,8 @@ from rota.sql.statements import (
     Select,
     Statement,
 )
-from rota.storage.protocol import Actor, Storage
+from rota.storage.inside import StoreInside
+from rota.storage.operations.audit import Actor
 
 VIA = "control"  # in the audit log
 UNKNOWN_USER = "unknown"  # file engines have no user names
@@ -73,11 +74,11 @@ class Plan:
         self.statement, self.result = statement, result
         self._ended: list[Run] = []
 
-    def do(self, storage: Storage) -> ControlReply:
+    def do(self, store: StoreInside) -> ControlReply:
         self._ended.clear()
         if self.result is not None:
             return done(self.redacted_text, self.result)
-        within = self.control.within(storage, ended=self._ended.append)
+        within = self.control.within(store, ended=self._ended.append)
         return done(self.redacted_text, self.rows.statements(within).execute(self.statement))
 
     def done(self) -> None:

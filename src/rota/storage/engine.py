@@ -1,6 +1,6 @@
 """What a database product must offer: transactions that run named statements.
 
-The scripts in `storage/scripts` are written once against this; an engine brings its own
+The operations in `storage/operations` are written once against this; an engine brings its own
 queries.sql, schema and connections.
 """
 
@@ -11,14 +11,16 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from rota.errors import Invalid
+
 if TYPE_CHECKING:
     from rota.model.result import Result
 
 Row = dict[str, Any]
 T = TypeVar("T")
 
-# Called with a point's name ("fire.insert_fired_runs.before", "fire.commit.after") wherever a
-# process could die. The simulation and the fault tests put a crash here.
+# Called with a point's name ("firing.fire.insert_fired_runs.before", "firing.fire.commit.after")
+# wherever a process could die. The simulation and the fault tests put a crash here.
 Probe = Callable[[str], None]
 Clock = Callable[[], datetime]
 
@@ -30,6 +32,12 @@ def system_clock() -> datetime:
 
 class Transaction(Protocol):
     """One open transaction."""
+
+    answers_request: bool  # it does what a control row asks for, and answers it
+
+    @property
+    def writes_alone(self) -> bool:
+        """What is read stays true until it ends: no other transaction writes meanwhile."""
 
     def one(self, name: str, /, **params: object) -> Row | None:
         """The first row of a statement."""
@@ -49,14 +57,33 @@ class Transaction(Protocol):
     def values(self, name: str, /, **params: object) -> list[Any]:
         """What the only column of a statement has, row by row."""
 
-    def columns(self, name: str, /, **columns: Sequence[object]) -> list[tuple[Any, ...]]:
-        """A statement over many parameter rows that are given column by column."""
+    def columns(
+        self,
+        name: str,
+        shared: Mapping[str, object] | None = None,
+        /,
+        **columns: Sequence[object],
+    ) -> list[tuple[Any, ...]]:
+        """A statement over many parameter rows that are given column by column, with what all of
+        them share."""
 
     def text(self, sql: str, params: Mapping[str, object]) -> None:
         """SQL that is not ours: an executor's addition to the settle of its run."""
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is inside, and only that, when it raises."""
+
+    def knows(self, name: str) -> bool:
+        """Whether the engine brings a statement that not every engine has."""
+
+    def notify(self) -> None:
+        """Wake other processes once this is committed."""
+
+    def wait_briefly(self) -> None:
+        """Wait only a moment for rows that other transactions hold, where they can hold rows."""
+
+    def blocked_within(self, seconds: float) -> bool:
+        """See `Engine.blocked_within`."""
 
 
 class EngineStep(Protocol):
@@ -86,19 +113,19 @@ class Engine(Protocol):
     url: str
     probe: Probe | None
     one_writer: bool  # a write keeps every other one waiting
+    caller_holds_writes: bool  # so does a caller's own transaction
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` on one consistent snapshot."""
 
-    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
-        """The same where the statements need not agree: no round trips to begin and to end. For
-        what is `urgent` somebody waits by the millisecond."""
+    def peek(self, name: str, work: Callable[[Transaction], T]) -> T:
+        """The same where the statements need not agree: no round trips to begin and to end."""
 
     def write(self, name: str, work: Callable[[Transaction], T]) -> T:
         """Run `work` in one transaction. It may be called again after a rollback."""
 
-    def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        """A transaction that is one statement over many rows: one round trip."""
+    def write_single(self, name: str, work: Callable[[Transaction], T]) -> T:
+        """The same for work that is one statement: one round trip, where there are any."""
 
     def on_connection(
         self, connection: Any, work: Callable[[Transaction], T], *, notify: bool = True
@@ -116,6 +143,13 @@ class Engine(Protocol):
         """The first rows of one SELECT over the views, which are known by their bare names; on a
         connection that can change nothing and sees nothing else."""
 
+    def grant_roles(self) -> None:
+        """See `Store.grant_roles`; Invalid where there are none."""
+
+    @property
+    def roles_sql(self) -> str:
+        """See `Store.roles_sql`; Invalid where there are no roles."""
+
     def migrate(self) -> list[str]:
         """Bring the schema up to date; the names of the migrations that were applied."""
 
@@ -132,7 +166,9 @@ class Engine(Protocol):
         """WrongSchema if the store was made by another version of Rota."""
 
     def blocked_within(self, seconds: float) -> bool:
-        """See `Store.blocked_within`; False where writers do not exclude each other."""
+        """True if a write waits, or waited within this time, for one that holds the whole store:
+        no lease could be renewed meanwhile, and none could be taken over. False where writers do
+        not exclude each other."""
 
     def notify(self) -> None:
         """Tell other processes that there may be work. A hint: losing it costs only time."""
@@ -147,13 +183,37 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
+def no_roles() -> Invalid:
+    return Invalid("a file has no roles: who may write to it may do everything")
+
+
 class Probed:
     """Statements by name, with the points where a process could die around each of them."""
 
     cursor: Any
+    engine: Any
+    answers_request = False
+    wakes_others = False
 
     def __init__(self, name: str, probe: Probe | None) -> None:
         self._name, self._probe = name, probe
+
+    @property
+    def writes_alone(self) -> bool:
+        alone: bool = self.engine.one_writer
+        return alone
+
+    def knows(self, name: str) -> bool:
+        return name in self.engine.statements
+
+    def notify(self) -> None:
+        self.wakes_others = True
+
+    def wait_briefly(self) -> None: ...
+
+    def blocked_within(self, seconds: float) -> bool:
+        blocked: bool = self.engine.blocked_within(seconds)
+        return blocked
 
     def one(self, name: str, /, **params: object) -> Row | None:
         rows = self.all(name, **params)
@@ -194,9 +254,15 @@ class Probed:
         self._at(name, "after")
         return values
 
-    def columns(self, name: str, /, **columns: Sequence[object]) -> list[tuple[Any, ...]]:
+    def columns(
+        self,
+        name: str,
+        shared: Mapping[str, object] | None = None,
+        /,
+        **columns: Sequence[object],
+    ) -> list[tuple[Any, ...]]:
         self._at(name, "before")
-        rows = self._execute_columns(name, columns)
+        rows = self._execute_columns(name, columns, shared or {})
         self._at(name, "after")
         return rows
 
@@ -216,7 +282,7 @@ class Probed:
         return [value for (value,) in self._execute_tuples(name, params)]
 
     def _execute_columns(
-        self, name: str, columns: Mapping[str, Sequence[object]]
+        self, name: str, columns: Mapping[str, Sequence[object]], shared: Mapping[str, object]
     ) -> list[tuple[Any, ...]]:
         raise NotImplementedError
 

@@ -84,6 +84,71 @@ def attempt(row: Row) -> Attempt:
     return Attempt(**row)
 
 
+# Options that SQL reads have columns of their own. All others are one JSON text, of those that
+# differ from their defaults: every fire writes the row anew.
+OPTION_COLUMNS = ("overlap_key", "ends_at", "args", "priority", "enabled")
+JSON_OPTIONS = tuple(name for name in OPTIONS if name not in OPTION_COLUMNS)
+_WRITTEN = (
+    "name", "job", "kind", "expr", "next_fire_at", *OPTION_COLUMNS, "state", "error", "registered",
+)  # fmt: skip
+SCHEDULE_COLUMNS = (
+    "id", *_WRITTEN, "options", "plan_key", "last_fired_at", "paused", "paused_by", "paused_at",
+    "paused_reason", "created_at", "revision",
+)  # fmt: skip
+
+# Lists of columns that statements name, once for all engines: `{columns runs}` in common.sql. Those
+# of parameter rows have types.
+_SHARED_BY_A_BULK = {
+    "job": "text", "queue": "text", "priority": "integer", "max_attempts": "integer",
+    "timeout": "text", "backoff": "json", "overlap_key": "text", "concurrency_key": "text",
+    "concurrency_limit": "integer", "wanted_key": "text", "schedule_id": "bigint",
+    "occurrence": "instant", "missed_count": "bigint", "retry_of": "text", "created_by": "text",
+    "correlation_id": "text", "trace": "text",
+}  # fmt: skip
+_NEW_JOB = {
+    "name": "text", "executor": "text", "source": "text", "origin": "text", "spec": "json",
+    "args_schema": "json", "description": "text", "queue": "text", "priority": "integer",
+    "timeout": "text", "policies": "json", "enabled": "boolean", "error": "text", "version": "text",
+}  # fmt: skip
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "runs": dict.fromkeys(Run.__dataclass_fields__, ""),
+    "claimed_runs": dict.fromkeys(ClaimedRun.__struct_fields__, ""),
+    "brief_runs": dict.fromkeys(
+        (
+            "seq", "id", "job", "queue", "state", "schedule_id", "occurrence", "due_at",
+            "started_at", "finished_at", "attempt", "redo", "progress", "error", "reason",
+        ),
+        "",
+    ),
+    "shared_run": _SHARED_BY_A_BULK,
+    "new_run": {"id": "uuid", "args": "json", **_SHARED_BY_A_BULK},
+    "placed": dict.fromkeys(("state", "due_at", "created_at", "queued_at"), ""),
+    "jobs": dict.fromkeys((*_NEW_JOB, "version_at"), ""),
+    "new_job": _NEW_JOB,
+    "schedules": {
+        name: {"id": "bigint", "args": "json", "options": "json"}.get(name, "text")
+        for name in SCHEDULE_COLUMNS
+    },
+    "occurrences": dict.fromkeys(
+        (
+            "schedule_id", "occurrence", "last_occurrence", "count", "outcome", "reason", "run_id",
+            "recorded_at",
+        ),
+        "",
+    ),
+    "files": dict.fromkeys(
+        (
+            "id", "name", "content_type", "size", "sha256", "job", "run_id", "created_at", "until",
+        ),
+        "",
+    ),
+}  # fmt: skip
+# UUID or JSON on PostgreSQL, text on the other engines and for us.
+READ_AS_TEXT = frozenset(
+    {"id", "args", "backoff", "result", "run_id", "spec", "args_schema", "policies"}
+)
+
+
 def new_run_row(new: NewRun) -> Row:
     return {
         "id": new.id,
@@ -102,6 +167,7 @@ def new_run_row(new: NewRun) -> Row:
         "wanted_key": new.wanted_key,
         "schedule_id": new.schedule_id,
         "occurrence": new.occurrence,
+        "missed_count": 0,
         "retry_of": new.retry_of,
         "created_by": new.created_by,
         "correlation_id": new.correlation_id,
@@ -244,18 +310,7 @@ def _template(definition: tuple[Any, ...]) -> Schedule:
     return _schedule({"name": "template", **dict(zip(_SHARED, definition, strict=True))})
 
 
-# Options that SQL reads have columns of their own. All others are one JSON text, of those that
-# differ from their defaults: every fire writes the row anew.
-OPTION_COLUMNS = ("overlap_key", "ends_at", "args", "priority", "enabled")
-JSON_OPTIONS = tuple(name for name in OPTIONS if name not in OPTION_COLUMNS)
 _CONVERTED = [name for name in JSON_OPTIONS if isinstance(OPTIONS[name].kind, RetryPolicy)]
-_WRITTEN = (
-    "name", "job", "kind", "expr", "next_fire_at", *OPTION_COLUMNS, "state", "error", "registered",
-)  # fmt: skip
-SCHEDULE_COLUMNS = (
-    "id", *_WRITTEN, "options", "plan_key", "last_fired_at", "paused", "paused_by", "paused_at",
-    "paused_reason", "created_at", "revision",
-)  # fmt: skip
 # What is a schedule's own, and no check but that of its name depends on; and all the rest.
 _OWN = (
     "id", "name", "overlap_key", "next_fire_at", "last_fired_at", "created_at", "paused_at",
@@ -299,11 +354,3 @@ def schedule_row(schedule: Schedule) -> Row:
         "options": to_json(stored),
         "plan_key": schedule.shared_plan(),
     }
-
-
-def schedule_columns(json_column: str = "?") -> str:
-    """The columns of a schedule as `schedule` reads them; `json_column` reads JSON as text."""
-    return ", ".join(
-        json_column.replace("?", name) if name in ("args", "options") else name
-        for name in SCHEDULE_COLUMNS
-    )

@@ -1,14 +1,18 @@
-"""Named statements: SQL is written as SQL, in each engine's queries.sql.
+"""Named statements: SQL is written as SQL, once in common.sql; a statement in an engine's
+queries.sql replaces the common one of that name.
 
-`:name` marks a parameter; `{prefix}`, `{views}`, `{schema}` and `{now}` are the only substitutions.
+`:name` marks a parameter. dialects.py has the macros, which stand for what each engine writes in
+its own way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
+
+from rota.storage.dialects import DIALECTS, QUOTED
 
 S = TypeVar("S")
 
@@ -16,14 +20,37 @@ _NAME = "\n-- name: "
 # Not importlib.resources: it costs a command twice as much as to read the statements.
 _HERE = Path(__file__).parent
 # Quoted text and comments are left alone, and so are casts (::type).
-_PARAMETER = re.compile(r"('(?:[^']|'')*'|--[^\n]*|::\w+)|:([a-z_]+)")
+_PARAMETER = re.compile(rf"({QUOTED}|--[^\n]*|::\w+)|:([a-z_]+)")
 
 
-def load_statements(engine: str, substitutions: Mapping[str, str]) -> dict[str, str]:
-    """All statements of an engine, by name, with the substitutions made."""
-    text = load_script(engine, "queries.sql", substitutions)
+class Texts(Mapping[str, str]):
+    """The statements of an engine, by name. The macros of each are written out when it is asked
+    for: a command sends ten of two hundred."""
+
+    def __init__(self, written: Mapping[str, str], write: Callable[[str, str], str]) -> None:
+        self._written, self._write = written, write
+
+    def __getitem__(self, name: str) -> str:
+        return self._write(name, self._written[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._written)
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+
+def load_statements(engine: str, substitutions: Mapping[str, str]) -> Mapping[str, str]:
+    """All statements of an engine, by name, as it reads them."""
+    written = {**read_statements("common.sql"), **read_statements(f"{engine}/queries.sql")}
+    return Texts(written, DIALECTS[engine](substitutions).write)
+
+
+def read_statements(file: str) -> dict[str, str]:
+    """The statements of a file below storage/, by name, with their comments and macros."""
+    text = (_HERE / file).read_text("utf-8")
     named = (part.partition("\n") for part in text.split(_NAME)[1:])
-    return {name: body.strip().rstrip(";") for name, _, body in named}
+    return {name: body.partition("\n--------")[0].strip().rstrip(";") for name, _, body in named}
 
 
 class Statements(dict[str, S]):
@@ -33,6 +60,9 @@ class Statements(dict[str, S]):
     def __init__(self, texts: Mapping[str, str], make: Callable[[str, str], S]) -> None:
         super().__init__()
         self._texts, self._make = texts, make
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._texts
 
     def __missing__(self, name: str) -> S:
         made = self[name] = self._make(name, self._texts[name])

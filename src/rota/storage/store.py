@@ -1,61 +1,135 @@
-"""The store: every script over one engine. What flow sees of it is `protocol.Storage`."""
+"""The store: runs operations over one engine. An operation is a function over a transaction, in
+`storage/operations`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
+from rota.model.run import Enqueued, NewRun
 from rota.model.url import leave_out
-from rota.storage.engine import Clock, Engine, Probe
-from rota.storage.scripts.answer import AnswerScript
-from rota.storage.scripts.bench import BenchScript
-from rota.storage.scripts.catalog import CatalogScript
-from rota.storage.scripts.charts import ChartsScript
-from rota.storage.scripts.claim import ClaimScript
-from rota.storage.scripts.control import ControlScript
-from rota.storage.scripts.enqueue import EnqueueScript
-from rota.storage.scripts.facts import FactsScript
-from rota.storage.scripts.figures import FiguresScript
-from rota.storage.scripts.files import FilesScript
-from rota.storage.scripts.folder import FolderScript
-from rota.storage.scripts.herd import HerdScript
-from rota.storage.scripts.ledger import LedgerScript
-from rota.storage.scripts.lists import ListsScript
-from rota.storage.scripts.look import LookScript
-from rota.storage.scripts.shared import SharedScript
-from rota.storage.scripts.steps import StepsScript
-from rota.storage.scripts.tokens import TokenScript
+from rota.storage.engine import Clock, Engine, Probe, Row, Transaction
+from rota.storage.inside import StoreInside
+from rota.storage.operation import is_single, point_name, precheck_of
+from rota.storage.operations.enqueueing import ensure_queues, insert_runs
+from rota.storage.operations.installation import read_clock, store_facts
+from rota.storage.steps import StepInStore, open_step
 
 if TYPE_CHECKING:
     from rota.model.result import Result
+    from rota.storage.operations.steps import StepKey
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Store(
-    FolderScript,
-    SharedScript,
-    HerdScript,
-    FactsScript,
-    EnqueueScript,
-    ClaimScript,
-    StepsScript,
-    FilesScript,
-    BenchScript,
-    FiguresScript,
-    ControlScript,
-    LedgerScript,
-    AnswerScript,
-    CatalogScript,
-    LookScript,
-    ChartsScript,
-    ListsScript,
-    TokenScript,
-):
-    """Rows of one installation."""
+class Store:
+    """Rows of one installation. `fast_paths` do what some operations do in one statement, where
+    that is quicker: each takes what they take, and leaves to them what it cannot do."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        fast_paths: Callable[[Store], Mapping[Callable[..., object], Callable[..., Any]]]
+        | None = None,
+    ) -> None:
+        self.engine = engine
+        self._fast = {} if fast_paths is None else fast_paths(self)
+
+    # Operations
+
+    def write(
+        self, operation: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Run it in one transaction. It may run again after a rollback."""
+        fast = self._fast.get(operation)
+        if fast is not None:
+            answer: R = fast(*args, **kwargs)
+            return answer
+        return self.plain(operation, *args, **kwargs)
+
+    def plain(
+        self, operation: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """The same without a fast path."""
+        precheck = precheck_of(operation) if self.one_writer else None
+        if precheck is not None and not self.read(precheck.find, *args, **kwargs):
+            nothing: R = precheck.nothing  # type: ignore[assignment]
+            return nothing
+        run = self.engine.write_single if is_single(operation) else self.engine.write
+        return run(point_name(operation), lambda tx: operation(tx, *args, **kwargs))
+
+    def read(
+        self, operation: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Run it on one consistent snapshot."""
+        return self.engine.read(lambda tx: operation(tx, *args, **kwargs))
+
+    def peek(
+        self, operation: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """The same where its statements need not agree, which costs fewer round trips."""
+        return self.engine.peek(point_name(operation), lambda tx: operation(tx, *args, **kwargs))
+
+    def inside(self, tx: Transaction) -> StoreInside:
+        """The same calls, each a part of a transaction that is open."""
+        return StoreInside(self, tx)
+
+    def enqueue_on(
+        self, connection: Any, new_runs: Sequence[NewRun], *, notify: bool = True
+    ) -> list[Enqueued]:
+        """Insert runs in the caller's own transaction."""
+        keyed = next((run for run in new_runs if run.key is not None), None)
+        if keyed is not None and self.dialect == "duckdb":
+            raise Invalid(
+                f"job {keyed.job!r}: key= cannot be used with connection= on a DuckDB store, "
+                "because a transaction there does not see what others insert; leave out one of them"
+            )
+        queues = [run.queue for run in new_runs]
+
+        def work(tx: Transaction) -> list[Enqueued]:
+            if self.engine.caller_holds_writes:
+                ensure_queues(tx, queues)
+            return insert_runs(tx, new_runs)
+
+        # The queue's row is ours, not the caller's: until he commits, everybody else who names the
+        # same new queue would have to wait for him.
+        if not self.engine.caller_holds_writes:
+            self.write(ensure_queues, queues)
+        return self.engine.on_connection(connection, work, notify=notify)
+
+    def step(
+        self, key: StepKey, lease: timedelta, stopped: Callable[[], bool] = lambda: False
+    ) -> AbstractContextManager[StepInStore]:
+        """A transaction on this database for the work of a step and its mark."""
+        return open_step(self, key, lease, stopped)
+
+    # The database
+
+    def now(self) -> datetime:
+        """The instant by the clock that decides: the database's on server engines."""
+        return self.peek(read_clock)
+
+    def home(self, cluster: str | None) -> dict[str, str]:
+        """What tells this place apart from another one that holds a copy."""
+        here = dict(self.engine.home())
+        if cluster is not None:
+            here["cluster"] = cluster
+        return here
+
+    def facts(self) -> Row:
+        """What `rota doctor` looks at. Nothing is changed by asking."""
+        return {
+            **self.engine.facts(),
+            **self.read(store_facts),
+            "engine": self.dialect,
+        }
 
     def migrate(self) -> list[str]:
         """Bring the schema up to date; what was applied."""
@@ -67,12 +141,12 @@ class Store(
 
     def grant_roles(self) -> None:
         """Make the roles of viewers, operators and workers, or renew what they may."""
-        raise Invalid("a file has no roles: who may write to it may do everything")
+        self.engine.grant_roles()
 
     @property
     def roles_sql(self) -> str:
         """What `grant_roles` would run."""
-        raise Invalid("a file has no roles: who may write to it may do everything")
+        return self.engine.roles_sql
 
     def check_schema(self) -> None:
         """Refuse a store that this version of Rota does not understand."""
@@ -135,6 +209,9 @@ class Store(
     def close(self) -> None:
         self.engine.close()
 
+
+# What an operator's calls work on: they may be inside a transaction.
+AnyStore = Store | StoreInside
 
 # A command has a DuckDB file open for a moment; one that starts or stops lets go of it soon.
 BUSY_SECONDS = 2.0

@@ -8,6 +8,7 @@ those of a struct inside a struct, too.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -20,6 +21,8 @@ M = TypeVar("M", bound=Model)
 
 NAME_SHOWN = 80  # characters of a name that is unknown
 
+_SHOWN_END = END.replace("\\", "\\\\")  # as msgspec shows the end of a pattern
+_WHOLE = re.compile("[+-]?[0-9]+")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -55,6 +58,11 @@ class Decoder:
         if isinstance(value, str) and not _is_unicode(value):
             self.refuse(where, "Expected `str` in Unicode, got half of a character")
             return None
+        if text and int in _plain_types(kind):  # msgspec would take 1e2 and 5.0
+            value = _whole_number(value)
+            if value is None:
+                self.refuse(where, "Expected `int`, written in digits")
+                return None
         try:
             return msgspec.convert(value, kind, strict=not text)
         except msgspec.ValidationError as fault:
@@ -79,14 +87,29 @@ def _model_in(kind: Any) -> type[Model] | None:
     return None
 
 
+@cache
+def _plain_types(kind: Any) -> frozenset[Any]:
+    """The types of a union, without their constraints."""
+    if get_origin(kind) is Literal or not (members := get_args(kind)):
+        return frozenset({kind})
+    return frozenset().union(*map(_plain_types, members))
+
+
+def _whole_number(text: str) -> int | None:
+    try:
+        return int(text) if _WHOLE.fullmatch(text) else None
+    except ValueError:  # thousands of digits
+        return None
+
+
 def _message(fault: msgspec.ValidationError, kind: Any, *, text: bool) -> str:
-    """Messages that begin so hold types and limits; others may hold the value."""
+    """What a field takes. Of an enum msgspec's own message may hold the value."""
+    if choices := tuple(_choices(kind)):
+        return f"Expected one of {', '.join(map(repr, choices))}"
     message = str(fault).partition(" - at ")[0]
-    if not message.startswith("Expected "):
-        return f"Expected one of {', '.join(map(repr, _choices(kind)))}"
     if text:  # no news
         message = message.removesuffix(", got `str`")
-    return message.replace(END, "$")
+    return message.replace(_SHOWN_END, "$")
 
 
 def _choices(kind: Any) -> Iterator[Any]:

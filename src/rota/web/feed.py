@@ -23,7 +23,7 @@ from rota.errors import RotaError
 from rota.flow.follow import Follow
 from rota.flow.loop import Loop
 from rota.model.limits import STREAMS
-from rota.storage.protocol import Storage
+from rota.storage.store import Store
 from rota.web.errors import Refused, busy
 
 RING = 5_000
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Feed:
-    def __init__(self, storage: Callable[[], Storage]) -> None:
+    def __init__(self, storage: Callable[[], Store]) -> None:
         self._storage = storage
         self._ring: deque[bytes] = deque(maxlen=RING)
         self._told = 0  # how many events there were

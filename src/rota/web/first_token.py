@@ -18,7 +18,8 @@ from rota.errors import Conflict
 from rota.flow.tokens import new_text
 from rota.model.roles import ADMIN
 from rota.model.token import read_token
-from rota.storage.protocol import Actor
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
 
 log = logging.getLogger("rota.web")
 
@@ -29,7 +30,7 @@ FILE_BYTES = 1_024
 
 def ensure_token(app: Rota, path: Path) -> Path | None:
     """The file with an admin token, if this is where the first one was or is written."""
-    if app.storage.tokens_there()[0]:
+    if app.storage.read(operations.tokens_there)[0]:
         return path if path.exists() else None
     try:
         text = _read(path) or _write(path)

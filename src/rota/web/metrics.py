@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from rota.flow.counters import LAG_SECONDS, OTHER, RUN_SECONDS, Spread
 from rota.flow.workers import LIVE
 from rota.model.limits import METRIC_DEPTH, METRIC_JOBS, METRIC_QUEUES
-from rota.storage.protocol import Figures
+from rota.storage import operations
+from rota.storage.operations.dashboard import Figures
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -173,7 +174,8 @@ class StoreFigures:
 
     def _ask(self) -> Figures | None:
         try:
-            told = self._app.storage.figures(
+            told = self._app.storage.read(
+                operations.figures,
                 depth=METRIC_DEPTH,
                 queues=METRIC_QUEUES + 1,
                 jobs=METRIC_JOBS,

@@ -213,12 +213,15 @@ class Route:
             header = "send the header Content-Type: application/json"
             decoder.refuse("body", f"Expected JSON; {header}")
             return None
-        value = _parse(content) if content else None
-        if value is None and not self.signature.needs_body:  # it may be left out
-            return model()
+        if not content:
+            if not self.signature.needs_body:  # it may be left out
+                return model()
+            decoder.refuse("body", "Missing")
+            return None
+        value = _parse(content)
         if isinstance(value, dict):
             return decoder.model(model, value, "body")
-        decoder.refuse("body", "Missing" if value is None else "Expected `object`")
+        decoder.refuse("body", "Expected `object`" + (", got `null`" if value is None else ""))
         return None
 
 

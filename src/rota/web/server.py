@@ -27,6 +27,7 @@ from rota.flow.doctor_files import ENCRYPT, IN_CLEAR
 from rota.model.host import is_loopback_host
 from rota.model.limits import REASON_LENGTH
 from rota.model.redact import shorten
+from rota.storage import operations
 from rota.web.first_token import TOKEN_FILE, ensure_token
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Web:
         settings = self._settings
         _context(settings)  # says what is wrong with the certificate
         public = not is_loopback_host(settings.host)
-        if public and not self._app.storage.tokens_there()[1]:
+        if public and not self._app.storage.read(operations.tokens_there)[1]:
             self.refuse_others()
         self._socket = self._bind(settings)
         self._port = self._socket.getsockname()[1]

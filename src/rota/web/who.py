@@ -24,7 +24,9 @@ from starlette.datastructures import Headers
 from rota.model.limits import KEY_LENGTH, SESSION_HOURS, SESSIONS, WRONG_TOKENS, clip
 from rota.model.roles import OPERATOR, VIEWER
 from rota.model.token import Token, read_token
-from rota.storage.protocol import Actor, Storage
+from rota.storage import operations
+from rota.storage.operations.audit import Actor
+from rota.storage.store import Store
 from rota.web.errors import Refused
 
 COOKIE = "rota_session"
@@ -69,7 +71,7 @@ class Doorkeeper:
 
     def __init__(
         self,
-        storage: Callable[[], Storage],
+        storage: Callable[[], Store],
         *,
         port: int = 0,
         open_local: bool = False,
@@ -115,7 +117,7 @@ class Doorkeeper:
                 {"Retry-After": str(seconds)},
             )
         read = read_token(text)
-        token = None if read is None else self._storage().known_token(*read)
+        token = None if read is None else self._storage().peek(operations.known_token, *read)
         with self._guard:
             if token is None:
                 self._good.pop(mark, None)
@@ -175,7 +177,7 @@ class Doorkeeper:
             if not local or not self.open_local:
                 return None
             return Who(kind=SESSION, name="local", role=OPERATOR, address=address, session=session)
-        token = self._storage().live_token(session.token_id)
+        token = self._storage().peek(operations.live_token, session.token_id)
         if token is None:
             return None
         return Who(kind=SESSION, name=token.name, role=token.role, address=address, session=session)

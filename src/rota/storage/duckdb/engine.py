@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -27,9 +27,8 @@ from rota.storage.duckdb.faults import translate
 from rota.storage.duckdb.select import select
 from rota.storage.duckdb.step import DuckdbStep
 from rota.storage.duckdb.transaction import DuckdbTransaction, Statement, Undone
-from rota.storage.engine import Clock, Probe, Row, T, Transaction, system_clock
+from rota.storage.engine import Clock, Probe, Row, T, Transaction, no_roles, system_clock
 from rota.storage.files import file_facts
-from rota.storage.rows import schedule_columns
 from rota.storage.schema import Schema, apply
 from rota.storage.statements import Statements, load_statements
 
@@ -42,6 +41,7 @@ class DuckdbEngine:
 
     name = "duckdb"
     one_writer = True
+    caller_holds_writes = False
     has_wake_channel = True
 
     def __init__(
@@ -92,7 +92,6 @@ class DuckdbEngine:
             "views": f'"_{self.schema}".',
             "now": ":now::TIMESTAMPTZ",
             "schema": self.schema,
-            "columns schedules": schedule_columns(),
         }
 
     def _open(self) -> duckdb.DuckDBPyConnection:
@@ -109,7 +108,7 @@ class DuckdbEngine:
             finally:
                 cursor.execute("ROLLBACK")
 
-    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
+    def peek(self, name: str, work: Callable[[Transaction], T]) -> T:
         with self._reader() as cursor:
             return work(self._transaction("read", cursor))
 
@@ -168,6 +167,8 @@ class DuckdbEngine:
                 self._roll_back()
                 raise
             self._at(name, "after")
+            if transaction.wakes_others:
+                self.notify()
             return answer
 
     def _roll_back(self) -> None:
@@ -199,10 +200,8 @@ class DuckdbEngine:
         longest = now - min(tuple(self._waits_since.values()), default=now)
         return longest > LONG_WAIT_SECONDS or now - self._blocked_at < seconds
 
-    def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        if not rows:
-            return []
-        return self.write(name, lambda tx: tx.many(name, rows))
+    def write_single(self, name: str, work: Callable[[Transaction], T]) -> T:
+        return self.write(name, work)
 
     def _at(self, name: str, side: str) -> None:
         if self.probe is not None:
@@ -252,7 +251,7 @@ class DuckdbEngine:
                 )
             self._same_store(raw)
             try:
-                return work(self._transaction("enqueue_on", raw))
+                return work(self._transaction("enqueueing.enqueue_on", raw))
             except BaseException:
                 _poison(raw)
                 raise
@@ -274,7 +273,7 @@ class DuckdbEngine:
     def migrate(self) -> list[str]:
         applied = []
         while self.schema_scripts.pending(self._meta()):
-            applied += self.write("migrate", self._migrate)
+            applied += self.write("installation.migrate", self._migrate)
         return applied
 
     def _migrate(self, tx: Transaction) -> list[str]:
@@ -285,6 +284,13 @@ class DuckdbEngine:
         if "installation" not in meta:
             tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
         return applied
+
+    def grant_roles(self) -> None:
+        raise no_roles()
+
+    @property
+    def roles_sql(self) -> str:
+        raise no_roles()
 
     def pending_migrations(self) -> list[tuple[str, str]]:
         return [(script.name, script.sql) for script in self.schema_scripts.pending(self._meta())]

@@ -87,7 +87,7 @@ CREATE TABLE {prefix}schedules (
 
 -- The history of each schedule, also after it was dropped.
 CREATE TABLE {prefix}schedule_changes (
-    id          BIGINT NOT NULL,
+    id          BIGINT NOT NULL DEFAULT nextval('{prefix}schedule_changes_id'),
     schedule_id BIGINT NOT NULL,
     name        VARCHAR NOT NULL,
     "at"        TIMESTAMPTZ NOT NULL,
@@ -217,7 +217,7 @@ CREATE TABLE {prefix}step_marks (
 
 -- Log lines of attempts.
 CREATE TABLE {prefix}logs (
-    id      BIGINT NOT NULL,
+    id      BIGINT NOT NULL DEFAULT nextval('{prefix}logs_id'),
     run_seq BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     "at"    TIMESTAMPTZ NOT NULL,
@@ -289,7 +289,7 @@ CREATE TABLE {views}control (
 
 -- Exceptions and actions that concern runs; routine transitions are read from runs and attempts.
 CREATE TABLE {prefix}events (
-    id     BIGINT NOT NULL,
+    id     BIGINT NOT NULL DEFAULT nextval('{prefix}events_id'),
     "at"   TIMESTAMPTZ NOT NULL,
     kind   VARCHAR NOT NULL,
     run_id VARCHAR,
@@ -299,7 +299,7 @@ CREATE TABLE {prefix}events (
 
 -- What operators did, by whom and by which way.
 CREATE TABLE {prefix}audit (
-    id     BIGINT NOT NULL,
+    id     BIGINT NOT NULL DEFAULT nextval('{prefix}audit_id'),
     "at"   TIMESTAMPTZ NOT NULL,
     "by"   VARCHAR NOT NULL,
     via    VARCHAR NOT NULL,

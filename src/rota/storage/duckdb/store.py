@@ -1,33 +1,12 @@
-"""The store over DuckDB: the scripts, with what a caller's transaction must not do here."""
+"""Open a store over DuckDB."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from rota.duckdb_instances import path_from_url
-from rota.errors import Invalid, MissingExtra
+from rota.errors import MissingExtra
 from rota.extras import how_to_install
-from rota.model.run import Enqueued, NewRun
 from rota.storage.engine import Clock, Probe
 from rota.storage.store import Store
-
-
-class DuckdbStore(Store):
-    def enqueue_on(
-        self, connection: Any, new_runs: Sequence[NewRun], *, notify: bool = True
-    ) -> list[Enqueued]:
-        """The caller's snapshot may be old: it may insert runs, and cannot tell what exists."""
-        keyed = next((run for run in new_runs if run.key is not None), None)
-        if keyed is not None:
-            raise Invalid(
-                f"job {keyed.job!r}: key= cannot be used with connection= on a DuckDB store, "
-                "because a transaction there does not see what others insert; leave out one of them"
-            )
-        self.ensure_queues([run.queue for run in new_runs])
-        return self.engine.on_connection(
-            connection, lambda tx: self._insert(tx, new_runs), notify=notify
-        )
 
 
 def open_duckdb(
@@ -43,4 +22,4 @@ def open_duckdb(
         raise MissingExtra(
             f"a DuckDB store needs duckdb ({fault}); {how_to_install('duckdb')}"
         ) from fault
-    return DuckdbStore(DuckdbEngine(path, schema=schema, clock=clock, probe=probe))
+    return Store(DuckdbEngine(path, schema=schema, clock=clock, probe=probe))

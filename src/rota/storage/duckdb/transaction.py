@@ -74,10 +74,10 @@ class DuckdbTransaction(Probed):
         return self._tuples()[1]
 
     def _execute_columns(
-        self, name: str, columns: Mapping[str, Sequence[object]]
+        self, name: str, columns: Mapping[str, Sequence[object]], shared: Mapping[str, object]
     ) -> list[tuple[Any, ...]]:
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return self._execute_tuples(name, {"rows": rows})
+        return self._execute_tuples(name, {**shared, "rows": rows})
 
     def _send(self, name: str, params: Mapping[str, object]) -> None:
         statement = self.engine.statements[name]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,8 @@ from rota.storage.postgres.faults import REPEATABLE, translate
 from rota.storage.postgres.pool import Lent, Pool
 from rota.storage.postgres.session import STALE_PLAN, Session, Statement
 from rota.storage.postgres.step import PostgresStep, begin_step
-from rota.storage.postgres.transaction import PostgresTransaction
+from rota.storage.postgres.transaction import PostgresTransaction, SingleStatement
 from rota.storage.postgres.wake import EXIT_SECONDS, Listener, Notifier, delivers
-from rota.storage.rows import schedule_columns
 from rota.storage.schema import Schema, apply
 from rota.storage.statements import Statements, load_script, load_statements
 
@@ -44,9 +43,22 @@ RETRY_SECONDS = 0.02
 MIGRATE_TIMEOUT = "10min"
 # Somebody waits for these by the millisecond: they never wait for another one's connection. The
 # rest shares: loops that all look at once when a process starts need one connection, not five.
-URGENT = frozenset({"claim", "settle", "fire", "enqueue", "renew_runs"})
-# Verbs with a connection of their own, on which their statement is planned once.
-OWN = frozenset({"claim", "settle"})
+URGENT = frozenset(
+    {
+        "claiming.claim",
+        "claiming.renew",
+        "settling.settle",
+        "firing.fire",
+        "firing.fire_group",
+        "firing.due_schedules",
+        "firing.due_group",
+        "firing.next_fire_at",
+        "enqueueing.enqueue",
+        "installation.read_clock",
+    }
+)
+# Operations with a connection of their own, on which their statement is planned once.
+OWN = frozenset({"claiming.claim", "settling.settle"})
 
 ROLES = "roles"  # a key of `meta`: this store has them
 
@@ -60,6 +72,7 @@ class PostgresEngine:
 
     name = "postgres"
     one_writer = False
+    caller_holds_writes = False
 
     def __init__(
         self,
@@ -105,7 +118,6 @@ class PostgresEngine:
             "views": f'"{self.schema}".',
             "now": now,
             "schema": self.schema,
-            "columns schedules": schedule_columns("?::text"),
         }
 
     # Transactions
@@ -113,12 +125,12 @@ class PostgresEngine:
     def read(self, work: Callable[[Transaction], T]) -> T:
         return self._read(work)
 
-    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
-        with self._translated(), self._pool.lend(patient=not urgent) as connection:
+    def peek(self, name: str, work: Callable[[Transaction], T]) -> T:
+        with self.translated(), self._lend(name) as connection:
             return work(self._transaction("read", connection))
 
     def _read(self, work: Callable[[PostgresTransaction], T]) -> T:
-        with self._translated(), self._pool.lend(patient=True) as connection:
+        with self.translated(), self._pool.lend(patient=True) as connection:
             connection.begin(_BEGIN_READ)
             try:
                 answer = work(self._transaction("read", connection))
@@ -135,7 +147,8 @@ class PostgresEngine:
         with self._lend(name) as connection:
             connection.begin(_BEGIN)
             try:
-                answer = work(self._transaction(name, connection))
+                transaction = self._transaction(name, connection)
+                answer = work(transaction)
                 # A COMMIT of a failed transaction is a ROLLBACK, and no error.
                 status = connection.pgconn.transaction_status
                 assert status == TransactionStatus.INTRANS, f"{name} went on after an error"
@@ -145,6 +158,21 @@ class PostgresEngine:
                 raise
             self._commit(connection)
         self._at(name, "after")
+        if transaction.wakes_others:
+            self.notify()
+        return answer
+
+    def write_single(self, name: str, work: Callable[[Transaction], T]) -> T:
+        sent: list[SingleStatement] = []
+
+        def attempt() -> T:
+            with self._lend(name) as connection:
+                sent.append(SingleStatement(self, name, connection))
+                return work(sent[-1])
+
+        answer = self._again(attempt)
+        if sent[-1].is_sent:
+            self._at(name, "after")
         return answer
 
     def _lend(self, name: str) -> Lent:
@@ -154,23 +182,12 @@ class PostgresEngine:
         try:
             connection.simple(b"COMMIT")
         except psycopg.Error as fault:
-            self._raise_uncertain(connection, fault)
+            self.raise_uncertain(connection, fault)
             raise
-
-    def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        if not rows:
-            return []
-        return self._single(
-            name, name, lambda own: self._transaction(name, own)._execute_many(name, rows)
-        )
 
     def single_tuples(self, name: str, statement: str, /, **params: object) -> list[Any]:
         """A transaction that is one statement with plain parameters, in one round trip."""
-        return self._single(
-            name,
-            statement,
-            lambda own: self._transaction(name, own)._execute_tuples(statement, params),
-        )
+        return self.write_single(name, lambda tx: tx.tuples(statement, **params))
 
     def single_bound(
         self,
@@ -206,29 +223,13 @@ class PostgresEngine:
                 self.was_kept_waiting()
             return connection.tuples(result)
 
-        return self._single(name, statement, send)
+        def work(tx: Transaction) -> list[tuple[Any, ...]]:
+            assert isinstance(tx, SingleStatement)
+            return tx.send(statement, send)
 
-    def _single(self, name: str, statement: str, work: Callable[[Session], list[Any]]) -> list[Any]:
-        # The statement is its own commit: until it is sent nothing has happened.
-        if self.probe is not None:
-            with self._translated():
-                self._at(name, "before", statement)
-                self._at(name, "after", statement)
-                self._at(name, "before")
+        return self.write_single(name, work)
 
-        def execute() -> list[Any]:
-            with self._lend(name) as connection:
-                try:
-                    return work(connection)
-                except psycopg.Error as fault:
-                    self._raise_uncertain(connection, fault)
-                    raise
-
-        answer = self._again(execute)
-        self._at(name, "after")
-        return answer
-
-    def _raise_uncertain(self, connection: Session, fault: psycopg.Error) -> None:
+    def raise_uncertain(self, connection: Session, fault: psycopg.Error) -> None:
         """Without an answer to a commit nobody knows; the caller must read to find out."""
         if connection.broken:
             lost = translate(fault, self.address.shown, self.address.role, self.schema)
@@ -242,7 +243,7 @@ class PostgresEngine:
             return attempt()
         except psycopg.Error as fault:
             first = fault
-        with self._translated():
+        with self.translated():
             return self._once_more(attempt, first)
 
     def _once_more(self, attempt: Callable[[], T], fault: psycopg.Error) -> T:
@@ -256,14 +257,14 @@ class PostgresEngine:
                 fault = next_fault
         raise fault
 
-    def _at(self, name: str, side: str, point: str = "commit") -> None:
+    def _at(self, name: str, side: str) -> None:
         if self.probe is not None:
-            self.probe(f"{name}.{point}.{side}")
+            self.probe(f"{name}.commit.{side}")
 
     def _transaction(self, name: str, connection: psycopg.Connection[Any]) -> PostgresTransaction:
         return PostgresTransaction(self, name, connection)
 
-    def _translated(self) -> Translated:
+    def translated(self) -> Translated:
         return Translated(self)
 
     def select(self, sql: str, *, limit: int, seconds: float) -> Result:
@@ -278,7 +279,7 @@ class PostgresEngine:
         # Not from the pool: whatever its SQL sets ends with this session.
         connection = self.address.connect(ours=False)
         try:
-            with self._translated():
+            with self.translated():
                 begin_step(connection)
             yield PostgresStep(self, name, connection)
         finally:
@@ -293,7 +294,7 @@ class PostgresEngine:
         raw = raw_connection(connection, self.schema)
         check_transaction(raw)
         mine = self._installed()
-        transaction = self._transaction("enqueue_on", raw)
+        transaction = self._transaction("enqueueing.enqueue_on", raw)
         try:
             with transaction.savepoint():
                 if raw not in self._ours:
@@ -329,7 +330,7 @@ class PostgresEngine:
     def migrate(self) -> list[str]:
         applied = []
         while self.schema_scripts.pending(self._meta()):
-            applied += self.write("migrate", self._migrate)
+            applied += self.write("installation.migrate", self._migrate)
         return applied
 
     def _migrate(self, tx: Transaction) -> list[str]:
@@ -359,7 +360,7 @@ class PostgresEngine:
             tx.script(self.roles_sql)
             tx.all("set_meta", key=ROLES, value="on")
 
-        self.write("grant_roles", work)
+        self.write("installation.grant_roles", work)
 
     def pending_migrations(self) -> list[tuple[str, str]]:
         return [(script.name, script.sql) for script in self.schema_scripts.pending(self._meta())]
@@ -375,7 +376,7 @@ class PostgresEngine:
 
     def _meta(self) -> dict[str, str]:
         # Without a transaction, which would be two round trips more: only meta is read.
-        with self._translated(), self._pool.lend() as connection:
+        with self.translated(), self._pool.lend() as connection:
             return self._transaction("read", connection).meta_if_there()
 
     def home(self) -> dict[str, str]:
@@ -389,7 +390,7 @@ class PostgresEngine:
                 "long_transactions": tx.all("long_transactions"),
             }
 
-        return self.look(look)
+        return self.peek("facts", look)
 
     # Waking other processes
 

@@ -43,7 +43,7 @@ class PostgresStep:
     ) -> bool:
         self._check_open()
         self.connection.execute(_LAST_OF_THEIRS)
-        with self._engine._translated(), self._fence() as fence:
+        with self._engine.translated(), self._fence() as fence:
             self.connection.execute(_OURS, prepare=False)
             if not is_ours(self._engine._transaction(self._name, fence)):
                 self.connection.execute("ROLLBACK")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,12 @@ from rota.storage.statements import to_pyformat
 
 if TYPE_CHECKING:
     from rota.storage.postgres.engine import PostgresEngine
+
+
+# The client that inserted a control row waits for its answer, and so does everybody with a row
+# behind it. Longer than the second after which a server looks for a deadlock: what that undoes is
+# done again.
+REQUEST_LOCK_TIMEOUT = "1500ms"
 
 
 class PostgresTransaction(Probed):
@@ -53,9 +59,9 @@ class PostgresTransaction(Probed):
         return self._answer(statement, {key: bind(params[key]) for key in statement.names}, True)
 
     def _execute_columns(
-        self, name: str, columns: Mapping[str, Sequence[object]]
+        self, name: str, columns: Mapping[str, Sequence[object]], shared: Mapping[str, object]
     ) -> list[tuple[Any, ...]]:
-        return self._execute_tuples(name, columns)  # a list is bound as an array
+        return self._execute_tuples(name, {**shared, **columns})  # a list is bound as an array
 
     def _answer(self, statement: Statement, bound: dict[str, Any], tuples: bool) -> list[Any]:
         bound["now"] = self.now
@@ -77,6 +83,9 @@ class PostgresTransaction(Probed):
 
     def text(self, sql: str, params: Mapping[str, object]) -> None:
         self.cursor.execute(to_pyformat(sql), params)
+
+    def wait_briefly(self) -> None:
+        self.script(f"SET LOCAL lock_timeout = '{REQUEST_LOCK_TIMEOUT}'")
 
     def script(self, sql: str) -> None:
         """Any number of statements without parameters or answers."""
@@ -114,3 +123,39 @@ class PostgresTransaction(Probed):
         except psycopg.errors.InsufficientPrivilege:
             return {}
         return {} if found is None else {key: str(value) for key, value in found.items()}
+
+
+class SingleStatement(PostgresTransaction):
+    """A transaction that is one statement, and its own commit: one round trip."""
+
+    def __init__(self, engine: PostgresEngine, name: str, connection: Session) -> None:
+        super().__init__(engine, name, connection)
+        self._own = connection
+        self.is_sent = False
+
+    def send(self, statement: str, send: Callable[[Session], list[Any]]) -> list[Any]:
+        """A statement that is sent in a way of its own."""
+        self._at(statement, "before")
+        return self._sent(lambda: send(self._own))
+
+    def _answer(self, statement: Statement, bound: dict[str, Any], tuples: bool) -> list[Any]:
+        return self._sent(lambda: super(SingleStatement, self)._answer(statement, bound, tuples))
+
+    def _sent(self, send: Callable[[], list[Any]]) -> list[Any]:
+        try:
+            answer = send()
+        except psycopg.Error as fault:
+            self.engine.raise_uncertain(self._own, fault)
+            raise
+        self.is_sent = True
+        return answer
+
+    def _at(self, statement: str, side: str) -> None:
+        """Until it is sent nothing has happened, and then all of it has: its points come before."""
+        if side == "after":
+            return
+        assert not self.is_sent, f"{self._name} is one statement, and then came {statement}"
+        if self._probe is not None:
+            with self.engine.translated():
+                for point in (f"{statement}.before", f"{statement}.after", "commit.before"):
+                    self._probe(f"{self._name}.{point}")

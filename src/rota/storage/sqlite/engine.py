@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import StaleSnapshot, StorageError, Unavailable, WrongConnection
 from rota.model.duration import micros
 from rota.model.schedule import WAITING_FOR_RUN
-from rota.storage.engine import Clock, Probe, Row, T, Transaction, system_clock
+from rota.storage.engine import Clock, Probe, Row, T, Transaction, no_roles, system_clock
 from rota.storage.files import file_facts, make_private
-from rota.storage.rows import schedule_columns
 from rota.storage.schema import Schema, apply
 from rota.storage.sqlite.connect import raw_connection, read_meta, split_statements, use_wal
 from rota.storage.sqlite.faults import BUSY_SECONDS, is_busy, translate, translated
 from rota.storage.sqlite.group import GroupCommit
 from rota.storage.sqlite.step import LOOK_SECONDS, SqliteStep, begin_step
 from rota.storage.sqlite.transaction import SqliteTransaction, plain_cursor
-from rota.storage.statements import load_statements
+from rota.storage.statements import Statements, load_statements
 
 if TYPE_CHECKING:
     from rota.model.result import Result
@@ -44,7 +43,7 @@ SPILL_BYTES = 32 << 20
 # The log is carried into the file at 16 MB, not at a thousand pages: those that change with every
 # transaction, as those of the index on ids do, are carried so much less often.
 CHECKPOINT_BYTES = 16 << 20
-OLDEST_SQLITE = (3, 37, 0)
+OLDEST_SQLITE = (3, 39, 0)
 # In views: text in UTC that sorts, and that SQLite's own date functions read.
 INSTANT = "strftime('%Y-%m-%d %H:%M:%S', ? / 1000000, 'unixepoch') || printf('.%06dZ', ? % 1000000)"
 JSON_INSTANT = (
@@ -62,6 +61,7 @@ class SqliteEngine:
 
     name = "sqlite"
     one_writer = True
+    caller_holds_writes = True
     has_wake_channel = True
 
     def __init__(
@@ -74,7 +74,7 @@ class SqliteEngine:
         synchronous: str = "FULL",
     ) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-            raise StorageError(f"SQLite {sqlite3.sqlite_version} is too old; Rota needs 3.37")
+            raise StorageError(f"SQLite {sqlite3.sqlite_version} is too old; Rota needs 3.39")
         self.path, self.schema, self.synchronous = path, schema, synchronous
         self.url = f"sqlite:///{path}"
         self.in_memory = path == ":memory:"
@@ -83,7 +83,8 @@ class SqliteEngine:
         self.clock: Clock = clock or system_clock
         self.probe = probe
         self.prefix = f"_{schema}_"
-        self.statements = load_statements("sqlite", self._substitutions)
+        texts = load_statements("sqlite", self._substitutions)
+        self.statements = Statements(texts, lambda name, sql: sql)
         self.schema_scripts = Schema(
             "sqlite",
             {
@@ -124,7 +125,6 @@ class SqliteEngine:
             "prefix": self.prefix,
             "views": f"{self.schema}_",
             "now": ":now",
-            "columns schedules": schedule_columns(),
         }
 
     # Transactions
@@ -153,7 +153,7 @@ class SqliteEngine:
             else:
                 connection.close()
 
-    def look(self, work: Callable[[Transaction], T], *, urgent: bool = False) -> T:
+    def peek(self, name: str, work: Callable[[Transaction], T]) -> T:
         return self.read(work)
 
     def select(self, sql: str, *, limit: int, seconds: float) -> Result:
@@ -175,14 +175,12 @@ class SqliteEngine:
         self._after_fork()
         return self._group.write(name, work)
 
+    def write_single(self, name: str, work: Callable[[Transaction], T]) -> T:
+        return self.write(name, work)
+
     def _after_fork(self) -> None:
         if self._process != os.getpid():
             self._begin_process()
-
-    def single(self, name: str, rows: Sequence[Mapping[str, object]]) -> list[Row]:
-        if not rows:
-            return []
-        return self.write(name, lambda tx: tx.many(name, rows))
 
     def _begin(self) -> None:
         """Take the only write lock there is, and remember when that took long."""
@@ -246,7 +244,7 @@ class SqliteEngine:
                 "the connection has no open transaction; begin one (BEGIN IMMEDIATE) so that the "
                 "run exists exactly if you commit"
             )
-        transaction = self._transaction("enqueue_on", raw)
+        transaction = self._transaction("enqueueing.enqueue_on", raw)
         self._same_store(raw)
         try:
             with transaction.savepoint():
@@ -320,7 +318,7 @@ class SqliteEngine:
                 use_wal(self._writer)
         applied = []
         while self.schema_scripts.pending(self._meta()):
-            applied += self.write("migrate", self._migrate)
+            applied += self.write("installation.migrate", self._migrate)
         return applied
 
     def _migrate(self, tx: Transaction) -> list[str]:
@@ -336,6 +334,13 @@ class SqliteEngine:
         if "installation" not in meta:
             tx.all("set_meta", key="installation", value=str(uuid.uuid4()))
         return applied
+
+    def grant_roles(self) -> None:
+        raise no_roles()
+
+    @property
+    def roles_sql(self) -> str:
+        raise no_roles()
 
     def pending_migrations(self) -> list[tuple[str, str]]:
         return [(script.name, script.sql) for script in self.schema_scripts.pending(self._meta())]

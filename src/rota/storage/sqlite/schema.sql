@@ -81,11 +81,11 @@ CREATE TABLE {prefix}schedules (
 ) STRICT;
 -- With the plan key: a group that one plan fires is found without reading the others.
 CREATE INDEX {prefix}schedules_due ON {prefix}schedules (next_fire_at, plan_key)
-    WHERE enabled = 1 AND paused = 0 AND next_fire_at IS NOT NULL;
+    WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;
 CREATE INDEX {prefix}schedules_job ON {prefix}schedules (job);
 -- What lists show first: the few among many.
 CREATE INDEX {prefix}schedules_broken ON {prefix}schedules (id) WHERE error IS NOT NULL;
-CREATE INDEX {prefix}schedules_paused ON {prefix}schedules (id) WHERE paused = 1;
+CREATE INDEX {prefix}schedules_paused ON {prefix}schedules (id) WHERE paused;
 
 -- The history of each schedule, also after it was dropped.
 CREATE TABLE {prefix}schedule_changes (

@@ -68,7 +68,7 @@ class SqliteTransaction(Probed):
         return values
 
     def _execute_columns(
-        self, name: str, columns: Mapping[str, Sequence[object]]
+        self, name: str, columns: Mapping[str, Sequence[object]], shared: Mapping[str, object]
     ) -> list[tuple[Any, ...]]:
         """One statement over `json_each(:rows)`, each row an array."""
         plain = [
@@ -77,7 +77,8 @@ class SqliteTransaction(Probed):
             else values
             for column, values in columns.items()
         ]
-        bound = {"rows": _json(list(zip(*plain, strict=True))), "now": self.now}
+        bound = {key: _bind(value) for key, value in shared.items()}
+        bound |= {"rows": _json(list(zip(*plain, strict=True))), "now": self.now}
         return self._tuples(self.cursor.execute(self.engine.statements[name], bound))[1]
 
     def _rows(self, cursor: sqlite3.Cursor) -> list[Row]:
@@ -95,7 +96,7 @@ class SqliteTransaction(Probed):
         if names[0].endswith(","):
             names, found = (names[0][:-1],), list(zip(_decode_values(found[0][0]), strict=True))
         elif "," in names[0]:
-            names, found = tuple(names[0].split(",")), _decode(found[0][0])
+            names, found = tuple(names[0].split(", ")), _decode(found[0][0])
         instants = self.engine._shapes.get(names)
         if instants is None:
             instants = tuple(n for n, name in enumerate(names) if is_instant(name))

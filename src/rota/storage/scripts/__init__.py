@@ -1,1 +1,0 @@
-"""What each verb does to the rows, written once for all engines: one transaction each."""
