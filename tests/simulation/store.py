@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.errors import Unavailable
+from rota.model.schedule import OPTIONS, to_json_value
 from rota.storage.engine import Transaction
 from rota.storage.operations.claiming import ClaimRequest
 from rota.storage.rows import JSON_OPTIONS
@@ -155,7 +156,9 @@ def _template() -> sqlite3.Connection:
 def _value(side: str, table: str, column: str) -> str:
     """A column; of schedules perhaps an option that is stored among the others."""
     if table == "_rota_schedules" and column in JSON_OPTIONS:
-        return f"{side}.options ->> '{column}'"
+        default = to_json_value(OPTIONS[column].default)
+        literal = "NULL" if default is None else f"'{default}'"
+        return f"coalesce({side}.options ->> '{column}', {literal})"
     return f"{side}.{column}"
 
 
