@@ -187,12 +187,11 @@ class Asked:
 
 
 WATCHED = (
-    "due_schedules", "disable_broken_schedules", "fire", "fire_group", "enqueue", "promote", "admit", "claim",
-    "release_forgotten_runs", "renew", "settle", "expired_runs", "sweep", "prune_runs", "fold_ledger",
-    "put_jobs", "put_schedule", "register_schedule", "pause_schedule", "resume_schedule",
-    "drop_schedule",
-    "cancel_run", "redo_run", "pause_run", "resume_run", "delete_run", "pause_queue",
-    "resume_queue", "set_dispatch", "ensure_queues",
+    "due_schedules", "disable_broken_schedules", "fire", "fire_group", "enqueue", "promote",
+    "admit", "claim", "release_forgotten_runs", "renew", "settle", "expired_runs", "sweep",
+    "prune_runs", "fold_ledger", "put_jobs", "put_schedule", "register_schedule",
+    "pause_schedule", "resume_schedule", "drop_schedule", "cancel_run", "redo_run", "pause_run",
+    "resume_run", "delete_run", "pause_queue", "resume_queue", "set_dispatch", "ensure_queues",
 )  # fmt: skip
 
 
