@@ -84,7 +84,7 @@ def test_an_edit_shows_what_changes_before_it_is_saved(site: Site, new_tab: Open
     expect(tab.page.get_by_role("table", name="Changes")).to_contain_text("15 4 * * *")
 
 
-def test_an_edit_of_what_somebody_else_changed_is_refused(site: Site, new_tab: Opening) -> None:
+def test_an_edit_of_what_another_process_changed_is_refused(site: Site, new_tab: Opening) -> None:
     tab = new_tab(site, "operator").open("/schedules/bulk-0")
     tab.allowed = ("412",)
     tab.page.get_by_role("button", name="Edit…").click()
