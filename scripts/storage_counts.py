@@ -1,43 +1,84 @@
-"""Count what storage is made of: lines of SQL, statements, and what a new engine brings.
+"""Count what storage is made of: operations, what the store can do, statements, lines.
 
     python scripts/storage_counts.py
 
-docs/decisions/0081-sql-written-once.md quotes it. An engine's statements either replace one of
+docs/architecture.md quotes it, and a test compares. An engine's statements either replace one of
 common.sql or are that engine's alone. An INSERT that names the columns of runs itself, instead of
 taking them from rows.COLUMNS, is one more place to edit for a new column.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from rota.storage.statements import read_statements
+from rota.storage.store import Store
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
+STORAGE = SOURCE / "rota" / "storage"
 ENGINES = ("sqlite", "postgres", "duckdb")
 INSERT = re.compile(r"INSERT INTO \{prefix\}runs \(([^)]*)\)")
 
 
-def main() -> None:
+def figures() -> dict[str, object]:
+    """Each figure by what it counts."""
     common = read_statements("common.sql")
     engines = {engine: read_statements(f"{engine}/queries.sql") for engine in ENGINES}
-    fast = read_statements("postgres/fast_paths.sql")
-    scripts = {path: path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.sql"))}
-    names = common.keys() | fast.keys() | {name for texts in engines.values() for name in texts}
-    print(f"{len(names)} statements, {len(common)} of them in common.sql")
-    for engine, texts in engines.items():
-        replaced = len(texts.keys() & common.keys())
-        alone = len(texts) - replaced
-        print(f"{engine} brings {len(texts)}: {replaced} replace another, {alone} alone")
-    print(f"PostgreSQL's fast paths have {len(fast)} more")
-    lists = [columns for text in scripts.values() for columns in INSERT.findall(text)]
-    literal = [columns for columns in lists if " queue," in columns]
-    print(f"{len(lists)} INSERTs of runs, {len(literal)} of them list the columns themselves")
-    for path, text in scripts.items():
-        print(f"{len(text.splitlines()):6} {path.relative_to(SOURCE)}")
-    print(f"{sum(len(text.splitlines()) for text in scripts.values()):6} lines of SQL")
+    scripts = [path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.sql"))]
+    inserts = [columns for text in scripts for columns in INSERT.findall(text)]
+    return {
+        "operations": sum(1 for _ in operations()),
+        "classes among operations that inherit from another": len(list(heirs())),
+        "public names of `Store`": sum(not name.startswith("_") for name in dir(Store)),
+        "statements in common.sql": len(common),
+        "statements that SQLite, PostgreSQL, DuckDB bring": ", ".join(
+            str(len(texts)) for texts in engines.values()
+        ),
+        "statements of PostgreSQL's fast paths": len(read_statements("postgres/fast_paths.sql")),
+        "INSERTs that list the columns of runs": sum(" queue," in columns for columns in inserts),
+        "lines of SQL below src": _about(sum(len(text.splitlines()) for text in scripts)),
+        "lines of Python below storage": _about(
+            sum(len(path.read_text("utf-8").splitlines()) for path in STORAGE.rglob("*.py"))
+        ),
+    }
+
+
+def _about(lines: int) -> str:
+    return f"about {round(lines, -2):,}"
+
+
+def operations() -> Iterator[str]:
+    for path, node in _nodes():
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+            continue
+        if node.args.args and node.args.args[0].arg == "tx":
+            yield f"{path.stem}.{node.name}"
+
+
+def heirs() -> Iterator[str]:
+    """Classes of operations with a base of ours; plain data and errors have one of others."""
+    theirs = {"NamedTuple", "StorageError", "msgspec.Struct"}
+    for path, node in _nodes():
+        if isinstance(node, ast.ClassDef) and not {ast.unparse(b) for b in node.bases} <= theirs:
+            yield f"{path.stem}.{node.name}"
+
+
+def _nodes() -> Iterator[tuple[Path, ast.stmt]]:
+    for path in sorted((STORAGE / "operations").glob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            yield path, node
+
+
+def table() -> str:
+    rows = [
+        f"| {what} | {count:,} |" if isinstance(count, int) else f"| {what} | {count} |"
+        for what, count in figures().items()
+    ]
+    return "\n".join(["| storage is made of | |", "|---|---|", *rows])
 
 
 if __name__ == "__main__":
-    main()
+    print(table())

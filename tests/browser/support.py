@@ -143,7 +143,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
             except httpx.TransportError:
                 pass
         assert process.poll() is None, log.read_text("utf-8", "replace")
-        time.sleep(0.05)  # a process that starts tells nobody else
+        time.sleep(0.05)  # a process that starts wakes no other
     raise AssertionError(log.read_text("utf-8", "replace"))
 
 

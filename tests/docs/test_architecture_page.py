@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from scripts import storage_counts
+
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 SOURCE = ROOT / "src" / "rota"
 PLACE = re.compile(r"`([\w./]+(?:\.py|\.sql|\.js|\.md|\.toml|/))`")
 QUESTIONS = {
-    "does an occurrence become a run": "storage/scripts/fire.py",
-    "is a run claimed": "storage/scripts/claim.py",
+    "does an occurrence become a run": "storage/operations/firing.py",
+    "is a run claimed": "storage/operations/claiming.py",
     "may a state change": "model/transitions.py",
     "do I add an executor": "executors/registry.py",
     "is a verb of the command line": "cli/main.py",
@@ -43,3 +45,7 @@ def test_every_room_and_package_is_on_the_map() -> None:
     for room in SOURCE.iterdir():
         if room.is_dir() and (room / "__init__.py").exists():
             assert re.search(rf"\b{room.name}\b", rooms), room.name
+
+
+def test_the_figures_of_storage_are_those_of_the_script() -> None:
+    assert storage_counts.table() in TEXT, "run python scripts/storage_counts.py"

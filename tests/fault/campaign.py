@@ -51,7 +51,7 @@ class Impossible(Exception):
 
 
 class NotReached(Exception):
-    """The fault did not come about: nobody came to the point where it waits."""
+    """The fault did not come about: no process came to the point where it waits."""
 
 
 class Failed(AssertionError):

@@ -291,7 +291,7 @@ def no_overlap_while_leases_hold(history: History) -> Iterator[str]:
         over = [note["mono"] for note in ends.get((run_id, attempt), ())]
         row = history.attempts.get((run_id, attempt))
         if row is not None and row["outcome"] in ("lost", "released"):
-            # From then on the lease is gone, and whoever goes on does so at its own risk.
+            # From then on the lease is gone, and a process that goes on does so at its own risk.
             over.append(row["finished_at"] / SECOND - notes[0]["wall"] + begun)
         if not over:
             if run["state"] in TERMINAL:
@@ -348,7 +348,7 @@ def first_in_first_out(history: History) -> Iterator[str]:
 def _passed(
     key: str, line: list[tuple[float, float, str]], started: dict[str, float]
 ) -> Iterator[str]:
-    """Who started before somebody who had his answer when the question was asked."""
+    """Runs that started before one whose answer was there when the question was asked."""
     answered = sorted((acked, run_id) for _, acked, run_id in line)
     place, latest, who = 0, float("-inf"), ""
     for asked, _, run_id in sorted(line):

@@ -63,7 +63,8 @@ class Process:
             self.signal(signal.SIGCONT)
         self.popen.kill()
         self.popen.wait(PATIENCE)
-        # Whoever has a copy of its output keeps the reader there, and a close would wait for that.
+        # A process that has a copy of its output keeps the reader there, and a close would wait
+        # for that.
         self.reader.join(5)
         if self.popen.stdout is not None and not self.reader.is_alive():
             self.popen.stdout.close()

@@ -1,7 +1,7 @@
 """Crash points: the probe of a store, put to use by environment variables of a test process.
 
-ROTA_CRASH_AT=firing.fire.commit.before:2   SIGKILL itself when it comes to this point for the second time;
-                                     `any` is every point
+ROTA_CRASH_AT=firing.fire.commit.before:2   SIGKILL itself when it comes to this point for the
+                                            second time; `any` is every point
 ROTA_STOP_AT=read.jobs_named.after:1   SIGSTOP itself there; somebody else sends SIGCONT
 ROTA_FAIL_AT=claiming.claim.commit.before:1   there, once, it raises what a driver raises
 ROTA_FAIL_AT=17   the same at the 17th point, whatever that is

@@ -246,10 +246,11 @@ def test_after_a_kill_a_file_finds_what_an_earlier_one_attached(kind: str, tmp_p
     assert wait_for(in_child(lambda: work_once(database, job, kill, target))) == -signal.SIGKILL
     assert wait_for(in_child(lambda: work_once(database, job, target=target))) == 0
     store = open_store(database)
-    assert store.read(operations.get_run, run_id).state == "succeeded"
-    assert [(one["name"], one["attempt"]) for one in store.read(operations.list_steps, store.read(operations.get_run, run_id).seq)] == [
-        ("1.sql", 1), ("2.sql", 1), ("2.sql", 2),
-    ]  # fmt: skip
+    run = store.read(operations.get_run, run_id)
+    assert run.state == "succeeded"
+    steps = store.read(operations.list_steps, run.seq)
+    begun = [(step["name"], step["attempt"]) for step in steps]
+    assert begun == [("1.sql", 1), ("2.sql", 1), ("2.sql", 2)]
     store.close()
     connection = connect(target)
     found = connection.execute("SELECT run, step FROM effects ORDER BY run").fetchall()

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.errors import Unavailable
+from rota.model.schedule import OPTIONS, to_json_value
 from rota.storage.engine import Transaction
 from rota.storage.operations.claiming import ClaimRequest
 from rota.storage.rows import JSON_OPTIONS
@@ -155,7 +156,9 @@ def _template() -> sqlite3.Connection:
 def _value(side: str, table: str, column: str) -> str:
     """A column; of schedules perhaps an option that is stored among the others."""
     if table == "_rota_schedules" and column in JSON_OPTIONS:
-        return f"{side}.options ->> '{column}'"
+        default = to_json_value(OPTIONS[column].default)
+        literal = "NULL" if default is None else f"'{default}'"
+        return f"coalesce({side}.options ->> '{column}', {literal})"
     return f"{side}.{column}"
 
 
@@ -184,12 +187,11 @@ class Asked:
 
 
 WATCHED = (
-    "due_schedules", "disable_broken_schedules", "fire", "fire_group", "enqueue", "promote", "admit", "claim",
-    "release_forgotten_runs", "renew", "settle", "expired_runs", "sweep", "prune_runs", "fold_ledger",
-    "put_jobs", "put_schedule", "register_schedule", "pause_schedule", "resume_schedule",
-    "drop_schedule",
-    "cancel_run", "redo_run", "pause_run", "resume_run", "delete_run", "pause_queue",
-    "resume_queue", "set_dispatch", "ensure_queues",
+    "due_schedules", "disable_broken_schedules", "fire", "fire_group", "enqueue", "promote",
+    "admit", "claim", "release_forgotten_runs", "renew", "settle", "expired_runs", "sweep",
+    "prune_runs", "fold_ledger", "put_jobs", "put_schedule", "register_schedule",
+    "pause_schedule", "resume_schedule", "drop_schedule", "cancel_run", "redo_run", "pause_run",
+    "resume_run", "delete_run", "pause_queue", "resume_queue", "set_dispatch", "ensure_queues",
 )  # fmt: skip
 
 

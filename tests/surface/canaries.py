@@ -35,7 +35,7 @@ ENVIRONMENT = {
 
 
 def forms(value: str) -> Iterator[str]:
-    """What must not be found: the value, its encodings, and what is left if somebody cuts them."""
+    """What must not be found: the value, its encodings, and what is left if they are cut."""
     raw = value.encode()
     yield value
     yield quote(value, safe="")

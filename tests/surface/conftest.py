@@ -59,7 +59,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture(params=["sqlite", "duckdb"])
 def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where commands and apps look if nobody tells them. A command opens the SQLite store itself;
+    """Where commands and apps look without a setting. A command opens the SQLite store itself;
     the DuckDB one belongs to the app, and is asked for through its door."""
     name: str = request.param
     if name == "duckdb":
@@ -70,7 +70,7 @@ def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def store(cli: Cli, database: str) -> Iterator[Control]:
-    """A store with a few jobs that nobody works on."""
+    """A store with a few jobs and no worker."""
     app = shop()
     door = open_local_socket(app)  # without the loops that would move its runs along
     yield app.control

@@ -183,7 +183,9 @@ def test_waiting_says_that_no_worker_knows_the_job(
     ("name", "error"),
     [("never", "jobs.d/never.py:1: SyntaxError: invalid syntax"), ("gone", "retired: its files")],
 )
-def test_nobody_waits_for_what_cannot_run(cli: Cli, store: Control, name: str, error: str) -> None:
+def test_no_command_waits_for_what_cannot_run(
+    cli: Cli, store: Control, name: str, error: str
+) -> None:
     spec = {"version": "1"} if name == "never" else {"file": "jobs.d/gone.py"}
     made = Job(name=name, source="file", origin="jobs.d", spec=spec, enabled=False, error=error)
     store.store.write(operations.put_jobs, [made])
@@ -319,7 +321,7 @@ def test_pause_and_resume_of_nothing_exit_2(cli: Cli, store: Control, verb: str)
     assert "'nope' is no schedule and no run" in answer.error
 
 
-def test_a_queue_that_nobody_used_is_paused_with_a_note(cli: Cli, store: Control) -> None:
+def test_an_unused_queue_is_paused_with_a_note(cli: Cli, store: Control) -> None:
     answer = cli("pause", "--queue", "zzz")
     assert answer.out == "queue zzz is paused\n"
     assert answer.err.startswith("no job has used the queue 'zzz' so far")

@@ -14,7 +14,7 @@ from tests.surface.conftest import Cli
 
 
 class Terminal(io.StringIO):
-    """Somebody who types."""
+    """A person who types."""
 
     def isatty(self) -> bool:
         return True

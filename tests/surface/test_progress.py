@@ -232,7 +232,7 @@ def test_who_waits_sees_the_state_and_the_last_log_line(folder: Path) -> None:
 
 
 def wait_and_go(screen: Screen, go: threading.Event) -> None:
-    screen.wait_for("reads orders.csv")
+    screen.wait_for("30 of 120 (25%): reads orders.csv")
     go.set()
 
 

@@ -1,8 +1,8 @@
 """Answer control rows: statements that clients insert into a table of the store.
 
-What a row asks for and its answer are one transaction, so it is done once, whoever dies where. A
-row that cannot be done is answered too: one bad statement keeps no other waiting, and neither does
-one about something that an open transaction of somebody else holds.
+What a row asks for and its answer are one transaction, so it is done once, whichever process dies.
+A row that cannot be done is answered too: one bad statement keeps no other waiting, and neither
+does one about something that another open transaction holds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Answer:
         self.interval = min(interval, LONGEST_INTERVAL)
 
     def step(self) -> float:
-        """0.0 while there may be more. Rows are answered in their order: while somebody else is
+        """0.0 while there may be more. Rows are answered in their order: while another process is
         at one, those behind it are left to him, or to the next look."""
         asked = self.store.peek(operations.asked, limit=BATCH)
         if not asked:
@@ -100,7 +100,7 @@ class Answer:
 
 
 def _locked(kept: str, asked_id: int) -> Conflict:
-    """Logged as well: nobody looks at a row that a function of PostgreSQL inserted for him."""
+    """Logged as well: a row that a function of PostgreSQL inserted is rarely looked at."""
     fault = Conflict(
         f"{shorten(kept, NAMED_LENGTH)}: another transaction holds what this would change, and is "
         "still open; commit that one or roll it back, and ask again (`rota doctor` names those "

@@ -1,6 +1,6 @@
 """Do one thing to many runs: to those that a filter finds, a page at a time.
 
-A call does one page and says where the next one begins, so that whoever asks can show how far it
+A call does one page and says where the next one begins, so that the caller can show how far it
 is and stop on the way. Pages go from the newest run to the oldest: one that comes back into the
 filter meanwhile, redone and dead again, is behind, and nothing is done to it twice.
 """

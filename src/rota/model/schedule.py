@@ -442,6 +442,8 @@ def _hash(definition: Mapping[str, Any]) -> str:
 def to_json_value(value: object) -> Any:
     """The value of an option as JSON has it."""
     match value:
+        case None | str() | int():
+            return value
         case timedelta():
             return format_duration(value)
         case datetime():

@@ -19,6 +19,7 @@ from rota.errors import Invalid
 from rota.model.duration import format_duration, parse_duration
 from rota.model.job import Job
 from rota.model.limits import check_name
+from rota.model.option import RetryPolicy
 from rota.model.outcome import Settlement
 from rota.model.retry import Retry
 from rota.model.run import Attempt, ClaimedRun, NewRun, Run
@@ -83,14 +84,18 @@ def attempt(row: Row) -> Attempt:
     return Attempt(**row)
 
 
-# Options that SQL reads have columns of their own, all others are one JSON text.
+# Options that SQL reads have columns of their own. All others are one JSON text, of those that
+# differ from their defaults: every fire writes the row anew.
 OPTION_COLUMNS = ("overlap_key", "ends_at", "args", "priority", "enabled")
 JSON_OPTIONS = tuple(name for name in OPTIONS if name not in OPTION_COLUMNS)
-_WRITTEN = (
-    "name", "job", "kind", "expr", "next_fire_at", *OPTION_COLUMNS, "state", "error", "registered",
-)  # fmt: skip
+_NEW_SCHEDULE = {
+    "name": "text", "job": "text", "kind": "text", "expr": "text", "next_fire_at": "instant",
+    "overlap_key": "text", "ends_at": "instant", "args": "json", "priority": "integer",
+    "enabled": "boolean", "state": "text", "error": "text", "registered": "text",
+    "options": "json", "plan_key": "text",
+}  # fmt: skip
 SCHEDULE_COLUMNS = (
-    "id", *_WRITTEN, "options", "plan_key", "last_fired_at", "paused", "paused_by", "paused_at",
+    "id", *_NEW_SCHEDULE, "last_fired_at", "paused", "paused_by", "paused_at",
     "paused_reason", "created_at", "revision",
 )  # fmt: skip
 
@@ -127,6 +132,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         name: {"id": "bigint", "args": "json", "options": "json"}.get(name, "text")
         for name in SCHEDULE_COLUMNS
     },
+    "new_schedule": _NEW_SCHEDULE,
     "occurrences": dict.fromkeys(
         (
             "schedule_id", "occurrence", "last_occurrence", "count", "outcome", "reason", "run_id",
@@ -292,15 +298,15 @@ def _schedule(row: Row) -> Schedule:
 
 
 def _stored_options(text: str) -> Row:
-    """The options of a row. One that the row lacks, since it is newer, has its default."""
+    """The options of a row that do not have their default."""
     stored = from_json(text)
     if not isinstance(stored, dict):
         raise Invalid(f"its options are no JSON object: {text!r}")
-    return {
-        name: OPTIONS[name].kind.from_stored(stored[name])
-        for name in JSON_OPTIONS
-        if name in stored
-    }
+    options = {name: stored[name] for name in JSON_OPTIONS if name in stored}
+    for name in _CONVERTED:
+        if name in options:
+            options[name] = OPTIONS[name].kind.from_stored(options[name])
+    return options
 
 
 @lru_cache(maxsize=1_000)
@@ -308,12 +314,14 @@ def _template(definition: tuple[Any, ...]) -> Schedule:
     return _schedule({"name": "template", **dict(zip(_SHARED, definition, strict=True))})
 
 
+_CONVERTED = [name for name in JSON_OPTIONS if isinstance(OPTIONS[name].kind, RetryPolicy)]
 # What is a schedule's own, and no check but that of its name depends on; and all the rest.
 _OWN = (
     "id", "name", "overlap_key", "next_fire_at", "last_fired_at", "created_at", "paused_at",
     "paused_by", "paused_reason", "state", "error", "registered", "revision", "plan_key",
 )  # fmt: skip
 _SHARED = tuple(name for name in SCHEDULE_COLUMNS if name not in _OWN)
+_WRITTEN = ("id", *(name for name in _NEW_SCHEDULE if name not in ("args", "options", "plan_key")))
 _own, _definition = itemgetter(*_OWN), itemgetter(*_SHARED)
 
 
@@ -338,11 +346,16 @@ def _readable(row: Row) -> Row:
 
 
 def schedule_row(schedule: Schedule) -> Row:
-    row = {name: getattr(schedule, name) for name in ("id", *_WRITTEN)}
-    options = {name: to_json_value(getattr(schedule, name)) for name in JSON_OPTIONS}
+    row = {name: getattr(schedule, name) for name in _WRITTEN}
+    options = {name: getattr(schedule, name) for name in JSON_OPTIONS}
+    stored = {
+        name: to_json_value(value)
+        for name, value in options.items()
+        if value != OPTIONS[name].default
+    }
     return {
         **row,
         "args": to_json(schedule.args),
-        "options": to_json(options),
+        "options": to_json(stored),
         "plan_key": schedule.shared_plan(),
     }

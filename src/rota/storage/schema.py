@@ -9,6 +9,7 @@ of all up to it, number and hash of its views and functions.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any, Final
 from rota.errors import WrongSchema
 from rota.model.duration import format_duration
 from rota.model.option import Flag, Instant, Option, Whole
-from rota.model.schedule import OPTIONS
+from rota.model.schedule import OPTIONS, to_json_value
 from rota.storage.engine import Transaction
 from rota.storage.rows import JSON_OPTIONS
 from rota.storage.statements import substitute
@@ -165,6 +166,7 @@ class Schema:
         text = file.read_text("utf-8")
         sql = _INSTANT.sub(lambda macro: self.instant.replace("?", macro[1]), text)
         sql = _OPTION.sub(lambda macro: self._option(OPTIONS[macro[1]]), sql)
+        sql = sql.replace("{default options}", _literal(_DEFAULTS))
         sql = sql.replace("{more options}", self._more_options(_OPTION.findall(text)))
         sql = _VIEW.sub(lambda found: self.view.replace("?", found[1]), sql)
         return substitute(sql, self.substitutions)
@@ -181,7 +183,7 @@ class Schema:
                 value = f"CAST({value} AS integer)"
             case Flag():
                 value = f"CAST({value} AS boolean)"
-        # A row from before there was this option lacks it.
+        # A row has what differs from the default.
         return value if option.nullable else f"coalesce({value}, {_literal(option.default)})"
 
     def _more_options(self, placed: Collection[str]) -> str:
@@ -192,6 +194,9 @@ class Schema:
             for option in more
             if option.in_view
         )
+
+
+_DEFAULTS: Final = json.dumps({name: to_json_value(OPTIONS[name].default) for name in JSON_OPTIONS})
 
 
 def _literal(value: Any) -> str:

@@ -59,7 +59,7 @@ CREATE TABLE {prefix}job_texts (
 
 -- When to make runs of a job.
 CREATE TABLE {prefix}schedules (
-    id             BIGINT NOT NULL,
+    id             BIGINT NOT NULL DEFAULT nextval('{prefix}schedules_id'),
     name           VARCHAR NOT NULL,
     job            VARCHAR NOT NULL,
     kind           VARCHAR NOT NULL,          -- cron, every or once
@@ -75,7 +75,7 @@ CREATE TABLE {prefix}schedules (
     ends_at        TIMESTAMPTZ,
     args           VARCHAR NOT NULL,          -- JSON
     priority       INTEGER,                   -- NULL: the job's
-    options        JSON NOT NULL,             -- all other options, by name
+    options        JSON NOT NULL,             -- JSON: what differs from the defaults
     plan_key       VARCHAR NOT NULL,          -- equal: due at one instant, they are fired by one plan
     created_at     TIMESTAMPTZ NOT NULL,
     state          VARCHAR,                   -- what happened last, in words

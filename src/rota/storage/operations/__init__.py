@@ -10,7 +10,7 @@ from rota.storage.operations.access import (
     put_token,
     revoke_token,
     tokens_there,
-)
+)  # fmt: skip
 from rota.storage.operations.audit import SYSTEM, Actor, find_audit, list_audit, record_action
 from rota.storage.operations.claiming import (
     ClaimRequest,
@@ -22,7 +22,7 @@ from rota.storage.operations.claiming import (
     release_forgotten_runs,
     renew,
     set_progress,
-)
+)  # fmt: skip
 from rota.storage.operations.dashboard import (
     Figures,
     changes_since,
@@ -39,7 +39,7 @@ from rota.storage.operations.dashboard import (
     recent_durations,
     recent_fires,
     recent_outcomes,
-)
+)  # fmt: skip
 from rota.storage.operations.enqueueing import enqueue, ensure_queues
 from rota.storage.operations.firing import (
     AlreadyFired,
@@ -53,7 +53,7 @@ from rota.storage.operations.firing import (
     fire_each,
     fire_group,
     next_fire_at,
-)
+)  # fmt: skip
 from rota.storage.operations.installation import (
     adopt_home,
     meta,
@@ -62,7 +62,7 @@ from rota.storage.operations.installation import (
     put_home,
     read_clock,
     store_facts,
-)
+)  # fmt: skip
 from rota.storage.operations.job_files import (
     good_versions,
     listed_elsewhere,
@@ -72,7 +72,7 @@ from rota.storage.operations.job_files import (
     retire_job,
     take_scripts,
     unstarted_retired_runs,
-)
+)  # fmt: skip
 from rota.storage.operations.jobs import find_jobs, jobs_named, list_jobs, put_jobs
 from rota.storage.operations.ledger import (
     fold_ledger,
@@ -81,7 +81,7 @@ from rota.storage.operations.ledger import (
     occurrence_at,
     put_count,
     uncounted_range,
-)
+)  # fmt: skip
 from rota.storage.operations.pruning import forget_bench, prune_runs
 from rota.storage.operations.queues import list_queues, pause_queue, resume_queue, set_dispatch
 from rota.storage.operations.requests import answer, asked, prune_answered
@@ -105,7 +105,7 @@ from rota.storage.operations.runs import (
     running_by_schedule,
     runs_between,
     tail_logs,
-)
+)  # fmt: skip
 from rota.storage.operations.schedules import (
     dropped_schedule,
     find_schedules,
@@ -119,14 +119,14 @@ from rota.storage.operations.schedules import (
     schedule_words,
     schedules_due,
     schedules_of_jobs,
-)
+)  # fmt: skip
 from rota.storage.operations.settling import (
     OnTerminated,
     Settled,
     expired_runs,
     held_elsewhere,
     settle,
-)
+)  # fmt: skip
 from rota.storage.operations.slots import (
     admit,
     count_held,
@@ -135,13 +135,13 @@ from rota.storage.operations.slots import (
     promote,
     slot_owners,
     sweep,
-)
+)  # fmt: skip
 from rota.storage.operations.sql_jobs import (
     drop_schedule,
     prune_shared_jobs,
     put_schedule,
     shared_jobs,
-)
+)  # fmt: skip
 from rota.storage.operations.steps import (
     StepKey,
     begin_step,
@@ -157,7 +157,7 @@ from rota.storage.operations.steps import (
     prune_texts,
     texts_of,
     view_rows,
-)
+)  # fmt: skip
 from rota.storage.operations.stored_files import (
     delete_file,
     file_content,
@@ -165,7 +165,7 @@ from rota.storage.operations.stored_files import (
     list_files,
     prune_files,
     put_file,
-)
+)  # fmt: skip
 from rota.storage.operations.workers import (
     acquire_lock,
     extend_lock,
@@ -175,7 +175,7 @@ from rota.storage.operations.workers import (
     list_workers,
     put_worker,
     release_lock,
-)
+)  # fmt: skip
 
 __all__ = [
     "SYSTEM",
@@ -335,4 +335,4 @@ __all__ = [
     "uncounted_range",
     "unstarted_retired_runs",
     "view_rows",
-]
+]  # fmt: skip

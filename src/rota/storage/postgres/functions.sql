@@ -303,7 +303,9 @@ CREATE OR REPLACE FUNCTION {prefix}schedule_json(s {prefix}schedules) RETURNS js
       FROM (SELECT * FROM json_each(json_build_object(
                 'name', s.name, 'job', s.job, 'kind', s.kind, 'expr', s.expr))
             UNION ALL
-            SELECT * FROM json_each(CASE json_typeof(s.options) WHEN 'object' THEN s.options ELSE '{}' END)
+            SELECT d.key, coalesce(own.value, d.value) FROM json_each({default options}) AS d
+              LEFT JOIN json_each(CASE json_typeof(s.options) WHEN 'object' THEN s.options ELSE '{}' END)
+                        AS own ON own.key = d.key
             UNION ALL
             SELECT * FROM json_each(json_build_object(
                 'ends_at', {prefix}iso(s.ends_at, '+00:00'), 'overlap_key', s.overlap_key,

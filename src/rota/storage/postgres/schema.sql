@@ -70,7 +70,7 @@ CREATE TABLE {prefix}schedules (
     paused_reason  TEXT,
     overlap_key    TEXT,                      -- runs of one key exclude each other
     args           JSON NOT NULL,
-    options        JSON NOT NULL,             -- all other options, by name
+    options        JSON NOT NULL,             -- what differs from the defaults
     plan_key       TEXT COLLATE "C" NOT NULL,  -- equal: due at one instant, they are fired by one plan
     state          TEXT,                      -- what happened last, in words
     error          TEXT,                      -- why it cannot be planned

@@ -62,7 +62,7 @@ CREATE TABLE {prefix}schedules (
     ends_at        INTEGER,
     args           TEXT NOT NULL,     -- JSON
     priority       INTEGER,           -- NULL: the job's
-    options        TEXT NOT NULL CHECK (json_valid(options)),  -- all other options, by name
+    options        TEXT NOT NULL CHECK (json_valid(options)),  -- what differs from the defaults
     plan_key       TEXT NOT NULL,     -- equal: due at one instant, they are fired by one plan
     created_at     INTEGER NOT NULL,
     state          TEXT,              -- what happened last, in words
@@ -71,12 +71,12 @@ CREATE TABLE {prefix}schedules (
                                       -- changes nothing, so that an operator's edit stays
     revision       INTEGER NOT NULL DEFAULT 0,  -- counts edits: a plan of an older one is not carried out
     -- Stored nowhere. The columns of views have a type on SQLite only if they are columns of a table.
-    timezone       TEXT AS (options ->> 'timezone'),
-    overlap        TEXT AS (options ->> 'overlap'),
+    timezone       TEXT AS (coalesce(options ->> 'timezone', 'UTC')),
+    overlap        TEXT AS (coalesce(options ->> 'overlap', 'wait')),
     queue_max      INTEGER AS (options ->> 'queue_max'),
-    on_error       TEXT AS (options ->> 'on_error'),
+    on_error       TEXT AS (coalesce(options ->> 'on_error', 'next')),
     pause_after    INTEGER AS (options ->> 'pause_after'),
-    catch_up       TEXT AS (options ->> 'catch_up'),
+    catch_up       TEXT AS (coalesce(options ->> 'catch_up', 'one')),
     owner          TEXT AS (options ->> 'owner')
 ) STRICT;
 -- With the plan key: a group that one plan fires is found without reading the others.
