@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +19,9 @@ OF_SCHEME: Final = {"postgresql": "postgres", "postgres": "postgres", "duckdb": 
 
 def missing(extra: str) -> list[str]:
     """The packages of an extra that are not installed."""
-    return [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
+    from importlib.util import find_spec  # not by every command
+
+    return [name for name in EXTRAS[extra] if find_spec(name) is None]
 
 
 def missing_for(url: str) -> str | None:

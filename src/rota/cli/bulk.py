@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from rota.cli.main import FAILED, OK
-from rota.cli.options import Many, Where
+from rota.cli.options import JOBS, QUEUES, SCHEDULES, Option, Where
 from rota.cli.output import note, say, say_json
 from rota.cli.progress import Progress
 from rota.errors import Invalid
@@ -14,9 +15,42 @@ from rota.flow.bulk import Bulk, bulk_states
 from rota.flow.control import Control
 from rota.model.limits import BULK_RUNS
 from rota.model.outcome import error_line
+from rota.model.transitions import STATES
 
 STEP = 100  # runs, until it is said how far it is
 DONE = {"redo": "redone", "cancel": "cancelled, or asked to end", "delete": "deleted"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Many:
+    """Which runs, where many are meant."""
+
+    all: Annotated[
+        bool, Option("Every run that the options below find. Asks before it does so.")
+    ] = False
+    job: Annotated[
+        str | None, Option("With --all: only runs of this job.", "NAME", values=JOBS)
+    ] = None
+    schedule: Annotated[
+        str | None,
+        Option("With --all: only runs that this schedule made.", "NAME", values=SCHEDULES),
+    ] = None
+    queue: Annotated[
+        str | None, Option("With --all: only runs in this queue.", "NAME", values=QUEUES)
+    ] = None
+    state: Annotated[
+        str | None, Option("With --all: only runs in this state.", "STATE", values=STATES)
+    ] = None
+    yes: Annotated[bool, Option("With --all: do not ask.")] = False
+
+    @property
+    def filters(self) -> list[str]:
+        """The options that were given."""
+        names = ("job", "schedule", "queue", "state")
+        return [f"--{name}" for name in names if getattr(self, name) is not None]
+
+
+ONE = Many()  # the default of a parameter: immutable
 
 
 def check_choice(run: str | None, many: Many, verb: str) -> None:

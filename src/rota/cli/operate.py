@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from rota.cli.bulk import check_choice, do_all
+from rota.cli.bulk import ONE, Many, check_choice, do_all
 from rota.cli.enqueue import check_wait, say_end, wait_for_end
 from rota.cli.find import find_run, run_or_none, schedule_or_none
 from rota.cli.main import OK
-from rota.cli.options import HERE, ONE, QUEUES, SCHEDULES, Many, MaybeRun, Option, Wait, Where
+from rota.cli.options import HERE, QUEUES, SCHEDULES, MaybeRun, Option, Wait, Where
 from rota.cli.output import note, one_line, say, say_json
 from rota.cli.records import run_record, schedule_record
 from rota.cli.store import operating

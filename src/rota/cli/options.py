@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from rota.model.transitions import STATES
-
 # What completes a value: names of a kind, by asking the store (both: of schedules and jobs); or
 # files.
 JOBS, SCHEDULES, QUEUES, BOTH, FILES = "jobs", "schedules", "queues", "names", "files"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+# Compared by identity: the methods that a comparison needs are made at each start of a command.
+@dataclass(frozen=True, slots=True, eq=False)
 class Option:
     """One option; or an argument, which `table_of` leaves without names."""
 
@@ -82,37 +81,8 @@ class Where(Show):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Many:
-    """Which runs, where many are meant."""
-
-    all: Annotated[
-        bool, Option("Every run that the options below find. Asks before it does so.")
-    ] = False
-    job: Annotated[
-        str | None, Option("With --all: only runs of this job.", "NAME", values=JOBS)
-    ] = None
-    schedule: Annotated[
-        str | None,
-        Option("With --all: only runs that this schedule made.", "NAME", values=SCHEDULES),
-    ] = None
-    queue: Annotated[
-        str | None, Option("With --all: only runs in this queue.", "NAME", values=QUEUES)
-    ] = None
-    state: Annotated[
-        str | None, Option("With --all: only runs in this state.", "STATE", values=STATES)
-    ] = None
-    yes: Annotated[bool, Option("With --all: do not ask.")] = False
-
-    @property
-    def filters(self) -> list[str]:
-        """The options that were given."""
-        names = ("job", "schedule", "queue", "state")
-        return [f"--{name}" for name in names if getattr(self, name) is not None]
-
-
 # Defaults of parameters: immutable, so one of each is enough.
-SHOW, HERE, ONE = Show(), Where(), Many()
+SHOW, HERE = Show(), Where()
 
 # Arguments and options of several commands.
 RunId = Annotated[str, Option("Its id, or at least 6 characters of its beginning.", "RUN")]

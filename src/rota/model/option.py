@@ -22,7 +22,6 @@ OPTION = "option"  # the key in the metadata of a field
 _NAMED = re.compile(r"\{(\w+)(?:=(\w+))?\}")
 
 
-@dataclass(frozen=True)
 class Kind:
     """The values that an option takes. None is allowed where the default is None.
 
@@ -88,7 +87,6 @@ class Whole(Kind):
         return check_whole(value, name, self.low, self.high)
 
 
-@dataclass(frozen=True)
 class Duration(Kind):
     word = "duration"
     metavar = "DURATION"
@@ -97,7 +95,6 @@ class Duration(Kind):
         return parse_duration(value, name, zero=True)
 
 
-@dataclass(frozen=True)
 class Instant(Kind):
     word = "instant"
     metavar = "INSTANT"
@@ -106,7 +103,6 @@ class Instant(Kind):
         return parse_instant(value, name)
 
 
-@dataclass(frozen=True)
 class Flag(Kind):
     word = "flag"
 
@@ -116,7 +112,6 @@ class Flag(Kind):
         return bool(value)
 
 
-@dataclass(frozen=True)
 class Arguments(Kind):
     word = "arguments"
     metavar = "JSON"
@@ -128,7 +123,6 @@ class Arguments(Kind):
         return value
 
 
-@dataclass(frozen=True)
 class RetryPolicy(Kind):
     """A whole policy. Surfaces take its parts, as options of their own."""
 
