@@ -106,7 +106,7 @@ def test_every_option_that_the_server_declares_is_in_the_form(site: Site, new_ta
     tab.page.get_by_role("button", name="Edit…").click()
     dialog = tab.page.get_by_role("dialog")
     expect(dialog.locator("[name=kind]")).to_be_visible()
-    declared = [one["name"] for one in site.get("/schedule-options")["items"]]
+    declared = [option["name"] for option in site.get("/schedule-options")["items"]]
     for name in set(declared) - {"retry"}:
         expect(dialog.locator(f"[name={name}]")).to_have_count(1)
     # A group is open where something in it differs from its default.

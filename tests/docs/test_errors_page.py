@@ -60,7 +60,7 @@ def test_every_action_of_the_audit_is_there() -> None:
     code = "\n".join(path.read_text("utf-8") for path in SOURCE.rglob("*.py"))
     found = {
         *re.findall(r'\baudit\(\s*tx, actor, "(\w+)"', code),
-        *re.findall(r'record_action\(\s*(?:self\.actor|actor\(\)), "(\w+)"', code),
+        *re.findall(r'record_action,\s*(?:self\.actor|actor\(\)), "(\w+)"', code),
         *re.findall(r'_audited\(\s*"(\w+)"', code),
         *(f"{one}_schedule" for one in re.findall(r'record_change\(tx, \w+, \w+, "(\w+)"', code)),
         *(

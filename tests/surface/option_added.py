@@ -102,16 +102,16 @@ def derived(url: str) -> dict[str, Any]:
             "answered": "shuffle" in shapes["ScheduleOut"]["required"],
             "patch": msgspec.convert({"shuffle": 4}, Edit).given(),
             "form": [
-                msgspec.to_builtins(one)
-                for one in list_options(None).items  # type: ignore[arg-type]  # nothing is asked
-                if one.name == "shuffle"
+                msgspec.to_builtins(option)
+                for option in list_options(None).items  # type: ignore[arg-type]  # nothing is asked
+                if option.name == "shuffle"
             ],
             "view": [list(row) for row in view.rows],
             "of an older row": app.control.schedule("work").definition()["shuffle"],
             "last column": app.control.select("SELECT * FROM schedules").names[-1],
             "show create": created["create_statement"],
             "another version": app.control.schedule("s").version != before,
-            "another plan": len({one.plan_key for one in app.control.schedules()}),
+            "another plan": len({each.plan_key for each in app.control.schedules()}),
             "page": [line for line in files["values"].splitlines() if "`shuffle`" in line],
             "types": [line for line in files["options"].splitlines() if "shuffle" in line],
         }

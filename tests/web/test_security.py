@@ -24,12 +24,14 @@ from rota.cli import token
 from rota.errors import Conflict, Invalid, MissingExtra
 from rota.flow.tokens import new_text
 from rota.model import limits
+from rota.storage import operations
 from rota.web import guard, protocol, server
 from rota.web.files import dashboard
 from rota.web.routes import health
 from rota.web.routes import sql as sql_route
 from rota.web.routing import THREADS, Ask
 from rota.web.who import Doorkeeper, WrongTokens, is_loopback
+from tests.support.operations import replace_operation
 from tests.surface.conftest import Cli, cli  # noqa: F401
 from tests.web.support import SECONDS, WRONG, Site, eventually, serving
 
@@ -550,8 +552,11 @@ def test_a_request_that_takes_too_long_is_answered(
 ) -> None:
     go = threading.Event()
     monkeypatch.setattr(guard, "REQUEST_SECONDS", 0.2)
-    monkeypatch.setattr(
-        type(site.app.storage), "list_queues", lambda self, **page: go.wait(20) or []
+    replace_operation(
+        monkeypatch,
+        site.app.storage,
+        operations.list_queues,
+        lambda plain, **page: go.wait(20) or [],
     )
     with site.client() as client:
         answer = client.get("/api/v1/queues")
@@ -562,10 +567,10 @@ def test_a_request_that_takes_too_long_is_answered(
 def test_a_failure_of_ours_says_where_to_look_and_nothing_else(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(self: object, **page: object) -> None:
+    def fail(plain: object, **page: object) -> None:
         raise RuntimeError("the secret is geheim")
 
-    monkeypatch.setattr(type(site.app.storage), "list_queues", fail)
+    replace_operation(monkeypatch, site.app.storage, operations.list_queues, fail)
     with site.client() as client:
         answer = client.get("/api/v1/queues")
     told = answer.json()

@@ -8,6 +8,21 @@ SELECT {now} AS now_at;
 
 ---------------------------------------------------------------------------------------- fire
 
+-- name: due_schedules
+-- By plan key: schedules of one plan stand together.
+SELECT {columns schedules}
+  FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
+   AND next_fire_at <= (SELECT {now} + {seconds :ahead_seconds})
+ ORDER BY next_fire_at, plan_key LIMIT :limit;
+
+-- name: newest_due_schedules
+SELECT {columns schedules}
+  FROM {prefix}schedules
+ WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
+   AND next_fire_at <= (SELECT {now} + {seconds :ahead_seconds})
+ ORDER BY next_fire_at DESC, plan_key DESC LIMIT :limit;
+
 -- name: next_fire_at
 SELECT min(next_fire_at) AS next_fire_at FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL;
@@ -526,9 +541,67 @@ SELECT {columns jobs}
 SELECT {columns jobs}
   FROM {prefix}jobs WHERE name > :after ORDER BY name LIMIT :limit;
 
+-- name: insert_schedules
+INSERT INTO {prefix}schedules ({names new_schedule}, paused, created_at)
+SELECT {values a.new_schedule}, false, {now} FROM {rows a: new_schedule}
+{ignore conflicts schedules: name = a.name}
+RETURNING {columns schedules};
+
+-- name: update_schedule
+-- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
+UPDATE {prefix}schedules
+   SET job = :job, kind = :kind, expr = :expr, next_fire_at = :next_fire_at, enabled = :enabled,
+       overlap_key = :overlap_key, ends_at = :ends_at, args = :args, priority = :priority,
+       options = :options, plan_key = :plan_key, state = :state, error = :error,
+       registered = :registered, revision = revision + 1
+ WHERE id = :id
+RETURNING {columns schedules};
+
 -- name: set_registered
 -- What code or a file says of it, where that changes nothing else.
 UPDATE {prefix}schedules SET registered = :registered WHERE id = :id;
+
+-- name: schedule_named
+SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
+
+-- name: schedules_named
+SELECT {columns schedules} FROM {prefix}schedules WHERE name {in :names text};
+
+-- name: schedules_by_id
+SELECT {columns schedules} FROM {prefix}schedules WHERE id {in :ids bigint};
+
+-- name: lock_schedule
+SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name {lock};
+
+-- name: lock_schedules
+SELECT {columns schedules} FROM {prefix}schedules WHERE id {in :ids bigint} ORDER BY id {lock};
+
+-- name: active_schedules
+SELECT {columns schedules} FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit {lock};
+
+-- name: list_schedules
+SELECT {columns schedules} FROM {prefix}schedules
+ WHERE name > :after AND (:job::text IS NULL OR job = :job::text) ORDER BY name LIMIT :limit;
+
+-- name: pause_schedule
+UPDATE {prefix}schedules
+   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
+ WHERE id = :id AND NOT paused
+RETURNING {columns schedules};
+
+-- name: pause_again
+-- The latest pause counts, also of a schedule that was not resumed since the one before.
+UPDATE {prefix}schedules
+   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
+ WHERE id = :id AND paused
+RETURNING {columns schedules};
+
+-- name: resume_schedule
+UPDATE {prefix}schedules
+   SET paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
+       next_fire_at = :next_fire_at, state = :state
+ WHERE id = :id AND paused
+RETURNING {columns schedules};
 
 -- name: paused_because
 SELECT id, name FROM {prefix}schedules

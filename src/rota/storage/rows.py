@@ -88,11 +88,14 @@ def attempt(row: Row) -> Attempt:
 # differ from their defaults: every fire writes the row anew.
 OPTION_COLUMNS = ("overlap_key", "ends_at", "args", "priority", "enabled")
 JSON_OPTIONS = tuple(name for name in OPTIONS if name not in OPTION_COLUMNS)
-_WRITTEN = (
-    "name", "job", "kind", "expr", "next_fire_at", *OPTION_COLUMNS, "state", "error", "registered",
-)  # fmt: skip
+_NEW_SCHEDULE = {
+    "name": "text", "job": "text", "kind": "text", "expr": "text", "next_fire_at": "instant",
+    "overlap_key": "text", "ends_at": "instant", "args": "json", "priority": "integer",
+    "enabled": "boolean", "state": "text", "error": "text", "registered": "text",
+    "options": "json", "plan_key": "text",
+}  # fmt: skip
 SCHEDULE_COLUMNS = (
-    "id", *_WRITTEN, "options", "plan_key", "last_fired_at", "paused", "paused_by", "paused_at",
+    "id", *_NEW_SCHEDULE, "last_fired_at", "paused", "paused_by", "paused_at",
     "paused_reason", "created_at", "revision",
 )  # fmt: skip
 
@@ -129,6 +132,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         name: {"id": "bigint", "args": "json", "options": "json"}.get(name, "text")
         for name in SCHEDULE_COLUMNS
     },
+    "new_schedule": _NEW_SCHEDULE,
     "occurrences": dict.fromkeys(
         (
             "schedule_id", "occurrence", "last_occurrence", "count", "outcome", "reason", "run_id",
@@ -317,6 +321,7 @@ _OWN = (
     "paused_by", "paused_reason", "state", "error", "registered", "revision", "plan_key",
 )  # fmt: skip
 _SHARED = tuple(name for name in SCHEDULE_COLUMNS if name not in _OWN)
+_WRITTEN = ("id", *(name for name in _NEW_SCHEDULE if name not in ("args", "options", "plan_key")))
 _own, _definition = itemgetter(*_OWN), itemgetter(*_SHARED)
 
 
@@ -341,7 +346,7 @@ def _readable(row: Row) -> Row:
 
 
 def schedule_row(schedule: Schedule) -> Row:
-    row = {name: getattr(schedule, name) for name in ("id", *_WRITTEN)}
+    row = {name: getattr(schedule, name) for name in _WRITTEN}
     options = {name: getattr(schedule, name) for name in JSON_OPTIONS}
     stored = {
         name: to_json_value(value)

@@ -6,19 +6,6 @@
 
 ---------------------------------------------------------------------------------------- fire
 
--- name: due_schedules
--- By plan key: those that one plan fires stand together.
-SELECT {columns schedules} FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
-   AND next_fire_at <= {now} + to_microseconds(CAST(:ahead_seconds::DOUBLE * 1000000 AS BIGINT))
- ORDER BY next_fire_at, plan_key LIMIT :limit;
-
--- name: newest_due_schedules
-SELECT {columns schedules} FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
-   AND next_fire_at <= {now} + to_microseconds(CAST(:ahead_seconds::DOUBLE * 1000000 AS BIGINT))
- ORDER BY next_fire_at DESC, plan_key DESC LIMIT :limit;
-
 -- name: due_kin
 -- All schedules of which one plan says what becomes of them.
 SELECT id FROM {prefix}schedules
@@ -120,9 +107,6 @@ UPDATE {prefix}runs AS r
 
 -------------------------------------------------------------------------------------- settle
 
--- name: lock_schedules
-SELECT {columns schedules} FROM {prefix}schedules WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]'))) ORDER BY id;
-
 --------------------------------------------------------------------------------------- steps
 
 -- name: put_texts
@@ -142,69 +126,6 @@ USING (SELECT a.* FROM {rows a: new_job}) AS a ON j.name = a.name
                    OR j.enabled <> a.enabled)
  THEN UPDATE SET {set new_job from a}, version_at = {now}
  WHEN NOT MATCHED THEN INSERT ({names new_job}, version_at) VALUES ({values a.new_job}, {now});
-
--- name: insert_schedules
-INSERT INTO {prefix}schedules (id, name, job, kind, expr, next_fire_at, enabled, paused,
-       overlap_key, ends_at, args, priority, options, plan_key, created_at, state, error, registered)
-SELECT nextval('{prefix}schedules_id'), a.name, a.job, a.kind, a.expr, a.next_fire_at, a.enabled,
-       false, a.overlap_key, a.ends_at, a.args, a.priority, a.options, a.plan_key, {now}, a.state,
-       a.error, a.registered
-  FROM (SELECT unnest(from_json_strict(:rows,
-                '[{"name": "VARCHAR", "job": "VARCHAR", "kind": "VARCHAR", "expr": "VARCHAR",
-                "next_fire_at": "TIMESTAMPTZ", "enabled": "BOOLEAN", "overlap_key": "VARCHAR",
-                "ends_at": "TIMESTAMPTZ", "args": "VARCHAR", "priority": "INTEGER",
-                "options": "VARCHAR", "plan_key": "VARCHAR", "state": "VARCHAR",
-                "error": "VARCHAR", "registered": "VARCHAR"}]'),
-               recursive := true)) AS a
- WHERE a.name NOT IN (SELECT name FROM {prefix}schedules)
-RETURNING {columns schedules};
-
--- name: update_schedule
--- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
-UPDATE {prefix}schedules
-   SET job = :job, kind = :kind, expr = :expr, next_fire_at = :next_fire_at, enabled = :enabled,
-       overlap_key = :overlap_key, ends_at = :ends_at, args = :args, priority = :priority,
-       options = :options, plan_key = :plan_key, state = :state, error = :error,
-       registered = :registered, revision = revision + 1
- WHERE id = :id
-RETURNING {columns schedules};
-
--- name: schedule_named
-SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
-
--- name: schedules_named
-SELECT {columns schedules} FROM {prefix}schedules
- WHERE name IN (SELECT unnest(from_json_strict(:names, '["VARCHAR"]')));
-
--- name: lock_schedule
-SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
-
--- name: list_schedules
-SELECT {columns schedules} FROM {prefix}schedules
- WHERE name > :after AND (:job IS NULL OR job = :job) ORDER BY name LIMIT :limit;
-
--- name: pause_schedule
-UPDATE {prefix}schedules
-   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
- WHERE id = :id AND NOT paused
-RETURNING {columns schedules};
-
--- name: pause_again
--- The word of who paused it last, though it had not been resumed yet.
-UPDATE {prefix}schedules
-   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
- WHERE id = :id AND paused
-RETURNING {columns schedules};
-
--- name: resume_schedule
-UPDATE {prefix}schedules
-   SET paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
-       next_fire_at = :next_fire_at, state = :state
- WHERE id = :id AND paused
-RETURNING {columns schedules};
-
--- name: active_schedules
-SELECT {columns schedules} FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit;
 
 ------------------------------------------------------------------------------- jobs of files
 
@@ -302,6 +223,3 @@ SELECT old.seq
 SELECT DISTINCT schedule_id FROM {prefix}occurrences
  WHERE schedule_id > :after ORDER BY schedule_id LIMIT :limit;
 
--- name: schedules_by_id
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')));

@@ -59,7 +59,7 @@ CREATE TABLE {prefix}job_texts (
 
 -- When to make runs of a job.
 CREATE TABLE {prefix}schedules (
-    id             BIGINT NOT NULL,
+    id             BIGINT NOT NULL DEFAULT nextval('{prefix}schedules_id'),
     name           VARCHAR NOT NULL,
     job            VARCHAR NOT NULL,
     kind           VARCHAR NOT NULL,          -- cron, every or once

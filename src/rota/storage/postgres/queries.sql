@@ -7,21 +7,6 @@
 
 ---------------------------------------------------------------------------------------- fire
 
--- name: due_schedules
--- By plan key: those that one plan fires stand together.
-SELECT {columns schedules}
-  FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
-   AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
- ORDER BY next_fire_at, plan_key LIMIT :limit;
-
--- name: newest_due_schedules
-SELECT {columns schedules}
-  FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
-   AND next_fire_at <= (SELECT {now} + make_interval(secs => :ahead_seconds))
- ORDER BY next_fire_at DESC, plan_key DESC LIMIT :limit;
-
 -- name: fire_free
 -- What advance_schedules, take_slots, insert_occurrences and insert_fired_runs do, in one round trip,
 -- for schedules that are on time and whose slot is free: one occurrence, one run that starts. A
@@ -456,10 +441,6 @@ SELECT r.seq
  WHERE r.seq NOT IN (SELECT seq FROM free_runs)
     OR (s.id IS NOT NULL AND s.id NOT IN (SELECT id FROM free_schedules));
 
--- name: lock_schedules
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]) ORDER BY id FOR UPDATE;
-
 --------------------------------------------------------------------------------------- files
 
 -- name: lock_files
@@ -467,71 +448,6 @@ SELECT {columns schedules}
 SELECT pg_advisory_xact_lock(hashtextextended('{prefix}files', 0));
 
 -------------------------------------------------------------------------- jobs and schedules
-
--- name: insert_schedules
-INSERT INTO {prefix}schedules (name, job, kind, expr, next_fire_at, enabled, paused, overlap_key,
-       ends_at, args, priority, options, plan_key, created_at, state, error, registered)
-SELECT a.name, a.job, a.kind, a.expr, a.next_fire_at, a.enabled, false, a.overlap_key, a.ends_at,
-       a.args, a.priority, a.options, a.plan_key, {now}, a.state, a.error, a.registered
-  FROM unnest(:name::text[], :job::text[], :kind::text[], :expr::text[],
-              :next_fire_at::timestamptz[], :enabled::boolean[], :overlap_key::text[],
-              :ends_at::timestamptz[], :args::json[], :priority::integer[], :options::json[],
-              :plan_key::text[], :state::text[], :error::text[], :registered::text[])
-       AS a(name, job, kind, expr, next_fire_at, enabled, overlap_key, ends_at, args, priority,
-            options, plan_key, state, error, registered)
-ON CONFLICT (name) DO NOTHING
-RETURNING {columns schedules};
-
--- name: update_schedule
--- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
-UPDATE {prefix}schedules
-   SET job = :job, kind = :kind, expr = :expr, next_fire_at = :next_fire_at, enabled = :enabled,
-       overlap_key = :overlap_key, ends_at = :ends_at, args = :args, priority = :priority,
-       options = :options, plan_key = :plan_key, state = :state, error = :error,
-       registered = :registered, revision = revision + 1
- WHERE id = :id
-RETURNING {columns schedules};
-
--- name: schedule_named
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE name = :name;
-
--- name: schedules_named
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE name = ANY (:names::text[]);
-
--- name: lock_schedule
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE name = :name FOR UPDATE;
-
--- name: list_schedules
-SELECT {columns schedules}
-  FROM {prefix}schedules
- WHERE name > :after AND (:job::text IS NULL OR job = :job) ORDER BY name LIMIT :limit;
-
--- name: pause_schedule
-UPDATE {prefix}schedules
-   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
- WHERE id = :id AND NOT paused
-RETURNING {columns schedules};
-
--- name: pause_again
--- The word of who paused it last, though it had not been resumed yet.
-UPDATE {prefix}schedules
-   SET paused = true, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
- WHERE id = :id AND paused
-RETURNING {columns schedules};
-
--- name: resume_schedule
-UPDATE {prefix}schedules
-   SET paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
-       next_fire_at = :next_fire_at, state = :state
- WHERE id = :id AND paused
-RETURNING {columns schedules};
-
--- name: active_schedules
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE NOT paused ORDER BY id LIMIT :limit FOR UPDATE;
 
 ------------------------------------------------------------------------------- jobs of files
 
@@ -611,10 +527,6 @@ SELECT j.name AS job, max(r.finished_at) FILTER (WHERE r.state = 'succeeded') AS
  GROUP BY j.name;
 
 --------------------------------------------------------------------------------------- prune
-
--- name: schedules_by_id
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE id = ANY (:ids::bigint[]);
 
 -------------------------------------------------------------------------------------- tokens
 

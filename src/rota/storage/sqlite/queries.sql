@@ -4,19 +4,6 @@
 
 ---------------------------------------------------------------------------------------- fire
 
--- name: due_schedules
--- By plan key: those that one plan fires stand together.
-SELECT {columns schedules} FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
-   AND next_fire_at <= {now} + CAST(:ahead_seconds * 1000000 AS INTEGER)
- ORDER BY next_fire_at, plan_key LIMIT :limit;
-
--- name: newest_due_schedules
-SELECT {columns schedules} FROM {prefix}schedules
- WHERE enabled AND NOT paused AND next_fire_at IS NOT NULL
-   AND next_fire_at <= {now} + CAST(:ahead_seconds * 1000000 AS INTEGER)
- ORDER BY next_fire_at DESC, plan_key DESC LIMIT :limit;
-
 -- name: advance_schedules
 -- Not by a subquery: with one a row takes twice as long, and a catch-up has thousands.
 UPDATE {prefix}schedules
@@ -164,9 +151,6 @@ UPDATE {prefix}runs
           FROM json_each(:rows)) AS a
  WHERE {prefix}runs.seq = a.seq AND attempt = 1 AND state = 'running';
 
--- name: lock_schedules
-SELECT {columns schedules} FROM {prefix}schedules WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
-
 --------------------------------------------------------------------------------------- steps
 
 -- name: pin_marks
@@ -178,61 +162,6 @@ INSERT INTO {prefix}step_marks (run_seq, number, attempt, finished_at)
 SELECT :seq, number, 0, {now} FROM passed;
 
 -------------------------------------------------------------------------- jobs and schedules
-
--- name: insert_schedules
-INSERT INTO {prefix}schedules (name, job, kind, expr, next_fire_at, enabled, paused, overlap_key,
-       ends_at, args, priority, options, plan_key, created_at, state, error, registered)
-VALUES (:name, :job, :kind, :expr, :next_fire_at, :enabled, 0, :overlap_key, :ends_at, :args,
-       :priority, :options, :plan_key, {now}, :state, :error, :registered)
-ON CONFLICT (name) DO NOTHING
-RETURNING {columns schedules};
-
--- name: update_schedule
--- Pause bits and last_fired_at are not here: a definition never touches what the operator set.
-UPDATE {prefix}schedules
-   SET job = :job, kind = :kind, expr = :expr, next_fire_at = :next_fire_at, enabled = :enabled,
-       overlap_key = :overlap_key, ends_at = :ends_at, args = :args, priority = :priority,
-       options = :options, plan_key = :plan_key, state = :state, error = :error,
-       registered = :registered, revision = revision + 1
- WHERE id = :id
-RETURNING {columns schedules};
-
--- name: schedule_named
-SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
-
--- name: schedules_named
-SELECT {columns schedules} FROM {prefix}schedules WHERE name IN (SELECT value FROM json_each(:names));
-
--- name: lock_schedule
-SELECT {columns schedules} FROM {prefix}schedules WHERE name = :name;
-
--- name: list_schedules
-SELECT {columns schedules} FROM {prefix}schedules
- WHERE name > :after AND (:job IS NULL OR job = :job) ORDER BY name LIMIT :limit;
-
--- name: pause_schedule
-UPDATE {prefix}schedules
-   SET paused = 1, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
- WHERE id = :id AND paused = 0
-RETURNING {columns schedules};
-
--- name: pause_again
--- The word of who paused it last, though it had not been resumed yet.
-UPDATE {prefix}schedules
-   SET paused = 1, paused_by = :by, paused_at = {now}, paused_reason = :reason, state = :state
- WHERE id = :id AND paused = 1
-RETURNING {columns schedules};
-
--- name: resume_schedule
-UPDATE {prefix}schedules
-   SET paused = 0, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
-       next_fire_at = :next_fire_at, state = :state
- WHERE id = :id AND paused = 1
-RETURNING {columns schedules};
-
--- name: active_schedules
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE paused = 0 ORDER BY id LIMIT :limit;
 
 ------------------------------------------------------------------------------- jobs of files
 
@@ -264,10 +193,6 @@ SELECT id FROM {views}control
  ORDER BY id LIMIT :limit;
 
 --------------------------------------------------------------------------------------- prune
-
--- name: schedules_by_id
-SELECT {columns schedules}
-  FROM {prefix}schedules WHERE id IN (SELECT value FROM json_each(:ids));
 
 -------------------------------------------------------------------- surfaces: what they show
 
