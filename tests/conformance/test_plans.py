@@ -339,7 +339,7 @@ CALLS = [
 ]  # fmt: skip
 # Statements that each call must have sent, so that a plan nobody asked for is not taken for good.
 SENT_BY_FAST_PATHS = {
-    "do_fire": {"fire_free", "fire_kin"},
+    "do_fire": {"fire_free", "fire_group"},
     "do_enqueue": {"insert_new_runs"},
     "do_admit": {"admit_runs"},
     "do_claim": {"claim_at_once", "claim_marked_runs", "queued_lines"},
@@ -519,7 +519,7 @@ def test_no_plain_statement_walks_a_large_table(
 ) -> None:
     if crowded.engine != "postgres":
         pytest.skip("there are no others")
-    calls = {one.__name__: one for one in CALLS}
+    calls = {known.__name__: known for known in CALLS}
     calls[call](open_plainly(crowded, fast_paths=False), crowded.clock)
     assert SENT_INSTEAD[call] <= set(walks)
     assert {name: lines for name, lines in walks.items() if lines} == {}
