@@ -82,7 +82,7 @@ class Fire:
         max_fires_per_tick: int = 0,
         start_delay: float = 0.0,
         look_ahead: float = 0.0,
-        least_kin: int = LEAST_KIN,
+        least_group: int = LEAST_KIN,
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
@@ -95,7 +95,7 @@ class Fire:
         self.guard = ClockGuard()
         self.begins_at = monotonic() + start_delay
         self.newest = False  # which end of what is due this tick takes
-        self.least_kin = least_kin
+        self.least_group = least_group
         self.crowd = False  # more is due than one look found, and it is no herd
         self.herds: list[Herd] = []
         self.left: dict[tuple[Any, ...], list[int]] = {}  # of herds whose time was over, by kin
@@ -274,7 +274,7 @@ class Fire:
         self.herds = [
             Herd(alike[0], jobs.get(alike[0].schedule.job), made_at, self.left.get(key))
             for key, alike in kin.items()
-            if len(alike) >= self.least_kin
+            if len(alike) >= self.least_group
         ]
         self.left = {}
 

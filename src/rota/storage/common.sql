@@ -39,17 +39,17 @@ UPDATE {prefix}schedules AS s
                   AND x.enabled AND NOT x.paused AND x.next_fire_at <= (SELECT {now}) {skip locked})
 RETURNING s.id;
 
--- name: insert_kin_occurrences
+-- name: insert_group_occurrences
 INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, run_id,
        recorded_at)
 SELECT schedule_id, occurrence, occurrence, 1, 'fired', id, {now}
   FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq;
 
--- name: take_kin_slots
+-- name: take_group_slots
 INSERT INTO {prefix}slots (key, number, owner_run)
 SELECT 'o/' || overlap_key, 1, seq FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq;
 
--- name: advance_kin
+-- name: advance_group
 UPDATE {prefix}schedules SET next_fire_at = :next_fire_at, last_fired_at = :cursor_at
  WHERE id IN (SELECT schedule_id FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq);
 

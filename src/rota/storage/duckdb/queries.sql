@@ -6,14 +6,14 @@
 
 ---------------------------------------------------------------------------------------- fire
 
--- name: due_kin
+-- name: due_in_group
 -- All schedules of which one plan says what becomes of them.
 SELECT id FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at = :next_fire_at AND plan_key = :plan_key
    AND CASE WHEN json_valid(args) THEN json_type(args) = 'OBJECT' END
  ORDER BY id LIMIT :limit;
 
--- name: free_kin
+-- name: free_in_group
 -- standing_cursors and busy_keys of a herd; what the ledger knows already needs more than this.
 SELECT s.id FROM {prefix}schedules AS s
  WHERE s.id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')))
@@ -29,10 +29,10 @@ SELECT s.id FROM {prefix}schedules AS s
                                       AND retry_of IS NULL))))
  ORDER BY s.id;
 
--- name: first_kin_seq
+-- name: first_group_seq
 SELECT min(seq) AS seq FROM (SELECT nextval('{prefix}runs_seq') AS seq FROM range(:count));
 
--- name: insert_kin_runs
+-- name: insert_group_runs
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, missed_count, created_by)

@@ -353,7 +353,7 @@ def _stretch_row(schedule: Schedule, stretch: OccurrenceRange, first: Row | None
 def due_group(tx: Transaction, schedule: Schedule, limit: int) -> list[int]:
     """The ids of all schedules that this one's plan is for, itself among them, in order."""
     alike = {"next_fire_at": schedule.next_fire_at, "plan_key": schedule.plan_key}
-    ids: list[int] = tx.values("due_kin", **alike, limit=limit)
+    ids: list[int] = tx.values("due_in_group", **alike, limit=limit)
     return ids
 
 
@@ -362,21 +362,21 @@ def fire_group(tx: Transaction, plan: FirePlan, ids: Sequence[int], job: Job | N
     free. Rows are written where they are: only ids come and go. What needs a decision of its own
     is left to `fire`."""
     shared = group_row(plan, job)
-    free = tx.values("free_kin", ids=list(ids), **shared)
+    free = tx.values("free_in_group", ids=list(ids), **shared)
     if not free:
         return NOTHING_FIRED
     if not tx.writes_alone:
         return _fire_standing(tx, plan, free, job)
     # No other transaction writes until the end of this one: what is free now is what we take.
-    ((first,),) = tx.tuples("first_kin_seq", count=len(free))
+    ((first,),) = tx.tuples("first_group_seq", count=len(free))
     # The runs first: what else there is to write is read from them.
     made = {"first_seq": first, "last_seq": first + len(free) - 1}
     run_ids = dict(zip(free, occurrence_ids(free, plan.cursor), strict=True))
-    tx.tuples("insert_kin_runs", run_ids=run_ids, **shared, **made)
-    tx.tuples("insert_kin_occurrences", **made)
+    tx.tuples("insert_group_runs", run_ids=run_ids, **shared, **made)
+    tx.tuples("insert_group_occurrences", **made)
     if shared["has_slot"]:
-        tx.tuples("take_kin_slots", **made)
-    tx.tuples("advance_kin", **shared, **made)
+        tx.tuples("take_group_slots", **made)
+    tx.tuples("advance_group", **shared, **made)
     return all_fired(free)
 
 

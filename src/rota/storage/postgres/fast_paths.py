@@ -188,7 +188,7 @@ class FastPaths:
         run_ids = occurrence_ids(ids, plan.cursor)
         try:
             found = self.engine.single_tuples(
-                FIRE_GROUP, "fire_kin", ids=list(ids), run_ids=run_ids, **group_row(plan, job)
+                FIRE_GROUP, "fire_group", ids=list(ids), run_ids=run_ids, **group_row(plan, job)
             )
         except StorageError as fault:
             if not _is_taken(fault):
