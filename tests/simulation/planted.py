@@ -92,7 +92,7 @@ def fire_in_two_transactions(world: World) -> Iterator[None]:
 
 @plant()
 def cursor_moved_without_comparing(world: World) -> Iterator[None]:
-    reword(world, "advance_schedules", "AND next_fire_at = :cursor_at", "")
+    reword(world, "advance_schedules", "AND x.next_fire_at = :cursor_at", "")
     yield
 
 

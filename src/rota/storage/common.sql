@@ -116,7 +116,7 @@ INSERT INTO {prefix}occurrences ({names occurrences})
 SELECT a.schedule_id, a.occurrence, a.last_occurrence, a.count, a.outcome, a.reason, a.run_id, {now}
   FROM {rows a: schedule_id bigint, occurrence instant, last_occurrence instant, count bigint, outcome text,
                reason text, run_id uuid}
-{ignore conflicts occurrences: schedule_id = a.schedule_id, occurrence = a.occurrence};
+{ignore conflicts and repeats occurrences: schedule_id = a.schedule_id, occurrence = a.occurrence};
 
 ------------------------------------------------------------------------------------- enqueue
 
@@ -135,7 +135,7 @@ SELECT k.job, k.key, k.run_id::text
 
 -- name: insert_queues
 INSERT INTO {prefix}queues (name) SELECT a.name FROM {rows a: name text}
-{ignore conflicts queues: name = a.name};
+{ignore conflicts and repeats queues: name = a.name};
 
 ------------------------------------------------------------------------------------- promote
 

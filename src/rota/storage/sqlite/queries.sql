@@ -4,14 +4,6 @@
 
 ---------------------------------------------------------------------------------------- fire
 
--- name: advance_schedules
--- Not by a subquery: with one a row takes twice as long, and a catch-up has thousands.
-UPDATE {prefix}schedules
-   SET next_fire_at = :next_fire_at, last_fired_at = coalesce(:last_fired_at, last_fired_at)
- WHERE id = :id AND next_fire_at = :cursor_at AND revision = :revision
-   AND enabled = 1 AND paused = 0 AND next_fire_at <= {now}
-RETURNING id;
-
 -- name: allocate_seqs
 -- There are no sequences. The write lock is ours, so the numbers after the last one are free until we
 -- commit.
