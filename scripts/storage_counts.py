@@ -37,6 +37,7 @@ def figures() -> dict[str, object]:
         "statements that SQLite, PostgreSQL, DuckDB bring": ", ".join(
             str(len(texts)) for texts in engines.values()
         ),
+        "statements of PostgreSQL's fast paths": len(read_statements("postgres/fast_paths.sql")),
         "INSERTs that list the columns of runs": sum(" queue," in columns for columns in inserts),
         "lines of SQL below src": _about(sum(len(text.splitlines()) for text in scripts)),
         "lines of Python below storage": _about(

@@ -12,6 +12,7 @@ from tests.conformance.support import (
     PATIENCE,
     DuckdbPlace,
     Place,
+    PlainPostgresPlace,
     PostgresPlace,
     SqlitePlace,
     VirtualClock,
@@ -20,6 +21,7 @@ from tests.conformance.support import (
 from tests.support.stores import Stores
 
 ENGINES = ("sqlite", "postgres", "duckdb")
+PLACES = ("sqlite", "postgres", "postgres-plain", "duckdb")
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +66,20 @@ def postgres_place(
 
 
 @pytest.fixture
+def postgres_plain_place(
+    request: pytest.FixtureRequest, postgres_stores: Stores, clock: VirtualClock
+) -> Iterator[Place]:
+    """Without fast paths."""
+    if (marker := request.node.get_closest_marker("not_plain")) is not None:
+        pytest.skip(marker.args[0])
+    with (
+        store_of(request, postgres_stores) as url,
+        closing(PlainPostgresPlace(url, clock)) as place,
+    ):
+        yield place
+
+
+@pytest.fixture
 def duckdb_place(
     request: pytest.FixtureRequest, duckdb_stores: Stores, clock: VirtualClock
 ) -> Iterator[Place]:
@@ -71,10 +87,10 @@ def duckdb_place(
         yield place
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest) -> Place:
     """A migrated database with nothing in it."""
-    found: Place = request.getfixturevalue(f"{request.param}_place")
+    found: Place = request.getfixturevalue(f"{request.param.replace('-', '_')}_place")
     return found
 
 

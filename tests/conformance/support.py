@@ -65,6 +65,7 @@ class Place:
     """A database of the test's own, and the ways to reach it."""
 
     engine: str
+    fast_paths = True  # where the engine has any
 
     def __init__(self, url: str, clock: VirtualClock) -> None:
         self.url, self.clock = url, clock
@@ -72,7 +73,9 @@ class Place:
 
     def open(self, *, probe: Probe | None = None) -> Store:
         """A store as another process would open it."""
-        return self.keep(open_store(self.url, clock=self.clock, probe=probe))
+        return self.keep(
+            open_store(self.url, clock=self.clock, probe=probe, fast_paths=self.fast_paths)
+        )
 
     def begin(self) -> Any:
         """A driver's connection with an open transaction that may write."""
@@ -161,6 +164,13 @@ class PostgresPlace(Place):
 
     def table(self, name: str) -> str:
         return f"rota_data.{name}"
+
+
+class PlainPostgresPlace(PostgresPlace):
+    """Every operation is the plain one. What is asserted of all places is so asserted of each fast
+    path and of the operation that it stands for: both answer the same and leave the same rows."""
+
+    fast_paths = False
 
 
 class DuckdbPlace(Place):

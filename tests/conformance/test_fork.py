@@ -15,6 +15,8 @@ from rota.storage.postgres import pool, wake
 from rota.storage.store import Store
 from tests.conformance.support import Place, together
 
+pytestmark = pytest.mark.not_plain("connections are the same without fast paths")
+
 SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working one
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-import psycopg
 import pytest
 
-from rota.errors import StorageError
 from rota.flow import fire as flow
 from rota.flow.counters import Counters
 from rota.flow.fire import Fire
@@ -43,12 +40,6 @@ from tests.support.operations import replace_operation
 
 FEW = 6
 MANY = 60
-
-
-@pytest.fixture(autouse=True)
-def halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a herd is fired by two statements at a time, that of a test is, too."""
-    monkeypatch.setattr("rota.storage.postgres.fast_paths.HALVED", 4)
 
 
 def put_herd(store: Store, count: int = FEW, **options: Any) -> list[Schedule]:
@@ -281,42 +272,6 @@ def test_many_at_once_make_one_run_each(store: Store, clock: VirtualClock, place
     made.append(fire_kin(store, plan, ids).runs)
     assert sum(made) == MANY
     assert len(all_runs(store)) == MANY
-
-
-class Halves:
-    """A probe of PostgreSQL that meets each half of a herd, and may let some of them fail."""
-
-    def __init__(self, failing: int) -> None:
-        self.failing, self.threads = failing, list[threading.Thread]()
-
-    def __call__(self, point: str) -> None:
-        if point == "firing.fire_group.fire_kin.before":
-            self.threads.append(threading.current_thread())
-            if len(self.threads) > 2 - self.failing:
-                raise psycopg.OperationalError("no more connections")
-
-
-@pytest.mark.parametrize("failing", [0, 1, 2])
-def test_a_half_that_fails_leaves_the_other_one(
-    store: Store, clock: VirtualClock, place: Place, failing: int
-) -> None:
-    if place.engine != "postgres":
-        pytest.skip("only PostgreSQL fires a herd in two halves")
-    put_job(store)
-    ids = [one.id for one in put_herd(store)]
-    clock.advance("10s")
-    probe = Halves(failing)
-    other, plan = place.open(probe=probe), planned(store)
-    if failing == 2:
-        with pytest.raises(StorageError, match="no more connections"):
-            fire_kin(other, plan, ids)
-    else:
-        fired = fire_kin(other, plan, ids)
-        assert len(fired.moved) == fired.runs == FEW // (1 + failing)
-    assert len(set(probe.threads)) == 2
-    assert len([one for one in probe.threads if one.daemon]) == 1  # and the other one is ours
-    assert fire_kin(store, plan, ids).runs == FEW - (FEW, FEW // 2, 0)[failing]
-    assert len(all_runs(store)) == FEW
 
 
 # The flow

@@ -137,13 +137,20 @@ def test_a_rescue_honours_what_was_asked(
 # Repair
 
 
-def test_slots_that_nobody_owns_are_freed(store: Store) -> None:
+def leave_slot(place: Place, key: str, number: int, owner: int) -> None:
+    place.execute(
+        f"INSERT INTO {place.table('slots')} (key, number, owner_run)"
+        f" VALUES ('{key}', {number}, {owner})"
+    )
+
+
+def test_slots_that_nobody_owns_are_freed(store: Store, place: Place) -> None:
     first, second = enqueue_many(store, 2, concurrency_key="c", concurrency_limit=2)
     third = enqueue(store, concurrency_key="c", concurrency_limit=3)
     settle(store, claim_one(store))
     gone, ended = 999_999, store.read(operations.get_run, first).seq
-    store.engine.write("leave", lambda tx: tx.all("take_slot", key="c/d", number=1, seq=gone))
-    store.engine.write("leave", lambda tx: tx.all("take_slot", key="c/d", number=2, seq=ended))
+    leave_slot(place, "c/d", 1, gone)
+    leave_slot(place, "c/d", 2, ended)
     waiting = enqueue(store, concurrency_key="d", concurrency_limit=1)
     assert states(store, [waiting]) == ["held"]
     assert sweep(store, 10) == 1
@@ -191,14 +198,9 @@ def test_a_schedule_that_cannot_be_read_does_not_stop_the_sweep(
     assert store.read(operations.schedule_named, "good").next_fire_at == clock.after("10s")
 
 
-def test_a_sweep_is_bounded(store: Store) -> None:
-    def leave(number: int) -> None:
-        store.engine.write(
-            "leave", lambda tx: tx.all("take_slot", key=f"c/{number}", number=1, seq=10**6 + number)
-        )
-
+def test_a_sweep_is_bounded(store: Store, place: Place) -> None:
     for number in range(5):
-        leave(number)
+        leave_slot(place, f"c/{number}", 1, 10**6 + number)
     assert [sweep(store, 2) for _ in range(4)] == [2, 2, 1, 0]
 
 

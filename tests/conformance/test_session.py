@@ -23,6 +23,8 @@ from rota.storage.statements import load_statements
 from rota.storage.store import Store
 from tests.conformance.support import PATIENCE, Place, alike, all_runs
 
+pytestmark = pytest.mark.not_plain("sessions are the same without fast paths")
+
 HALF = Statement("half", "SELECT 10 / :by::int AS half")
 TOLD = b"NOTIFY told"
 
@@ -377,11 +379,11 @@ def test_what_a_worker_sends_all_the_time_is_prepared_at_once(place: Place, pool
     engine: Any = store.engine
     with engine._pool.lend(verb="claiming.claim") as session:
         plans = session.execute("SELECT name FROM pg_prepared_statements").fetchall()
-    assert plans == ([] if pooled else [("rota_claim_runs",)])
+    assert plans == ([] if pooled else [("rota_claim_at_once",)])
 
 
 def test_only_statements_that_exist_are_hot() -> None:
-    assert set(load_statements("postgres", {})) >= HOT
+    assert set(load_statements("postgres", {}, "fast_paths.sql")) >= HOT
 
 
 def test_a_transaction_waits_and_plans_alike_behind_a_pooler(place: Place, pooled: bool) -> None:

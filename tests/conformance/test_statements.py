@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.storage.statements import load_statements, parameters, to_dollars, to_numbered
+from rota.storage.statements import parameters, to_dollars, to_numbered
 from rota.storage.store import Store
 
 
 def test_the_engine_understands_every_statement(store: Store) -> None:
     engine: Any = store.engine
-    texts = load_statements(engine.name, engine._substitutions)
+    texts = engine.statements._texts
     assert len(texts) > 200
     refused = {}
     for name, sql in texts.items():

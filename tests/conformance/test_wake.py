@@ -10,6 +10,8 @@ import pytest
 from rota.storage.store import Store
 from tests.conformance.support import Place, enqueue, enqueue_many, new_run
 
+pytestmark = pytest.mark.not_plain("notifications are the same without fast paths")
+
 SOON_SECONDS = 30.0  # a bound for a broken build, never waited for in a working one
 
 

@@ -16,7 +16,7 @@ QUESTIONS = {
     "is a run claimed": "storage/operations/claiming.py",
     "may a state change": "model/transitions.py",
     "do I add an executor": "executors/registry.py",
-    "is a verb of the command line": "cli/main.py",
+    "is a verb of the command line": "cli/commands.py",
     "is an HTTP route": "web/routes/",
     "is a screen of the dashboard": "web/static/screens/",
 }

@@ -21,6 +21,8 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
+from rota.model.schedule import OPTIONS, to_json_value
+from rota.storage.rows import JSON_OPTIONS
 from tests.fault.notes import Note, read_notes
 
 Row = dict[str, Any]
@@ -79,6 +81,10 @@ class History:
         )
 
 
+# Of a schedule's options its row has what differs from these.
+DEFAULTS = {name: to_json_value(OPTIONS[name].default) for name in JSON_OPTIONS}
+
+
 def read_rows(database: str, tables: Sequence[str] = TABLES) -> dict[str, list[Row]]:
     """Tables as they are, in one snapshot; those that the checker looks at unless told."""
     if database.startswith("sqlite"):
@@ -121,7 +127,10 @@ def read_duckdb(path: str, tables: Sequence[str]) -> dict[str, list[Row]]:
 
 
 def plain(row: Mapping[str, Any]) -> Row:
-    return {name: _plain(row[name]) for name in row.keys()}  # noqa: SIM118 (sqlite3.Row)
+    values = {name: _plain(row[name]) for name in row.keys()}  # noqa: SIM118 (sqlite3.Row)
+    return (
+        {**DEFAULTS, **json.loads(values["options"]), **values} if "plan_key" in values else values
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -18,7 +18,7 @@ from rota.flow import fire, rescue
 from rota.flow.events import NAMES, RunEvent
 from rota.flow.loop import Loop
 from rota.flow.prune import Prune
-from rota.storage.postgres import fast_paths, marks
+from rota.storage.postgres import marks
 from rota.storage.store import open_store
 from tests.fault.client import Client
 from tests.fault.notes import Notebook
@@ -32,7 +32,7 @@ OVERLAPS = ("queue", "wait", "skip", "allow")
 KIN = 12
 # What is done once or twice a minute is done each second here, and what is done with hundreds of
 # schedules is done with a few.
-fire.LOOK = fire.HERD_RUNS = fast_paths.HALVED = 2
+fire.LOOK = fire.HERD_RUNS = 2
 fire.Fire.__init__.__kwdefaults__["least_kin"] = 2
 rescue.SWEEP_EVERY = 1
 Prune.__init__.__kwdefaults__["interval"] = 0.5

@@ -79,9 +79,9 @@ def weaken(name: str | None) -> Iterator[None]:
 
 def _reworded(
     changes: Mapping[str, tuple[tuple[str, str], ...]],
-) -> Callable[[str, Mapping[str, str]], dict[str, str]]:
-    def load(engine: str, substitutions: Mapping[str, str]) -> dict[str, str]:
-        real = statements.load_statements(engine, substitutions)
+) -> Callable[..., dict[str, str]]:
+    def load(engine: str, substitutions: Mapping[str, str], *more: str) -> dict[str, str]:
+        real = statements.load_statements(engine, substitutions, *more)
         found = dict(real)
         for statement, wordings in changes.items():
             if statement not in real:

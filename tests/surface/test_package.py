@@ -86,6 +86,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built: Built) 
     about = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
     assert built.wheel_files == package | {f"{NAME}.dist-info/{name}" for name in about}
     assert "rota/storage/common.sql" in built.wheel_files
+    assert "rota/storage/postgres/fast_paths.sql" in built.wheel_files
     for engine in ("sqlite", "postgres", "duckdb"):
         assert f"rota/storage/{engine}/queries.sql" in built.wheel_files
         assert f"rota/storage/{engine}/schema.sql" in built.wheel_files

@@ -15,7 +15,9 @@ ENGINES = ("sqlite", "postgres", "duckdb")
 NAMES = {"prefix": "rota_", "views": "public_", "schema": "rota", "now": ":now"}
 COMMON = read_statements("common.sql")
 OWN = {engine: read_statements(f"{engine}/queries.sql") for engine in ENGINES}
+FAST = read_statements("postgres/fast_paths.sql")  # on top of PostgreSQL's own
 REPLACED = [(engine, name) for engine in ENGINES for name in OWN[engine] if name in COMMON]
+
 
 each_replaced = pytest.mark.parametrize(("engine", "name"), REPLACED)
 
@@ -46,6 +48,11 @@ def test_a_statement_that_replaces_another_differs_from_it(engine: str, name: st
     assert squeezed(written(engine, OWN[engine][name])) != squeezed(common)
 
 
+def test_a_fast_path_has_statements_of_its_own() -> None:
+    """So a plain operation never sends one of them by mistake."""
+    assert {name for name in FAST if name in COMMON or name in OWN["postgres"]} == {"succeed_runs"}
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_new_engine_brings_few_statements(engine: str) -> None:
     """Those of another engine are the model of a new one's; docs/architecture.md has the counts."""
@@ -57,7 +64,7 @@ def test_every_statement_is_named_by_code() -> None:
     # One place makes a name of two parts.
     built = {f"view_{name}" for name in ("jobs", "job_queue") if f'"{name}"' in code}
     assert 'f"view_{name}"' in code
-    names = COMMON.keys() | OWN["sqlite"].keys() | OWN["postgres"].keys() | OWN["duckdb"].keys()
+    names = COMMON.keys() | FAST.keys() | {name for texts in OWN.values() for name in texts}
     assert {name for name in names - built if f'"{name}"' not in code} == set()
 
 

@@ -172,7 +172,7 @@ SELECT seq, CASE WHEN wanted_key = 'c/' || concurrency_key THEN concurrency_limi
 SELECT number FROM {prefix}slots WHERE key = :key;
 
 -- name: take_slot
-INSERT INTO {prefix}slots (key, number, owner_run) VALUES (:key, :number, :seq);
+INSERT INTO {prefix}slots (key, number, owner_run) VALUES (:key, :number, :seq) RETURNING owner_run;
 
 -- name: admit_run
 UPDATE {prefix}runs
@@ -191,7 +191,7 @@ SELECT name FROM {prefix}queues
 -- name: pick_runs
 SELECT -priority AS rank, due_at, seq FROM {prefix}runs
  WHERE state = 'queued' AND queue = :queue AND job {in :jobs text}
- ORDER BY priority DESC, due_at, seq LIMIT :limit;
+ ORDER BY priority DESC, due_at, seq LIMIT :limit {skip locked};
 
 -- name: pick_whole_runs
 -- pick_runs and claimed_runs at once, where one queue is open: its line is the order of all.
@@ -200,7 +200,7 @@ SELECT seq, id::text, job, queue, attempt + 1 AS attempt, failures, lost, max_at
        cancel_requested_at, correlation_id, trace, priority
   FROM {prefix}runs
  WHERE state = 'queued' AND queue = :queue AND job {in :jobs text}
- ORDER BY priority DESC, due_at, seq LIMIT :limit;
+ ORDER BY priority DESC, due_at, seq LIMIT :limit {skip locked};
 
 --------------------------------------------------------------------------------------- claim
 

@@ -40,9 +40,11 @@ class Texts(Mapping[str, str]):
         return len(self._written)
 
 
-def load_statements(engine: str, substitutions: Mapping[str, str]) -> Mapping[str, str]:
-    """All statements of an engine, by name, as it reads them."""
-    written = {**read_statements("common.sql"), **read_statements(f"{engine}/queries.sql")}
+def load_statements(engine: str, substitutions: Mapping[str, str], *more: str) -> Mapping[str, str]:
+    """All statements of an engine, by name, as it reads them; `more` are further files of it."""
+    written = read_statements("common.sql")
+    for file in ("queries.sql", *more):
+        written |= read_statements(f"{engine}/{file}")
     return Texts(written, DIALECTS[engine](substitutions).write)
 
 

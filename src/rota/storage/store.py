@@ -237,8 +237,11 @@ def open_store(
     clock: Clock | None = None,
     probe: Probe | None = None,
     pool_size: int = 8,
+    fast_paths: bool = True,
 ) -> Store:
-    """Connect to a store by URL. Nothing is created or changed; `migrate` does that."""
+    """Connect to a store by URL. Nothing is created or changed; `migrate` does that. Without
+    `fast_paths` PostgreSQL runs the plain operations alone, as the other engines do: for tests and
+    measurements."""
     check_schema_name(schema)  # it becomes a part of every statement
     scheme = url.partition("://")[0]
     match scheme:
@@ -253,7 +256,14 @@ def open_store(
         case "postgresql" | "postgres":
             from rota.storage.postgres.store import open_postgres
 
-            return open_postgres(url, schema=schema, clock=clock, probe=probe, pool_size=pool_size)
+            return open_postgres(
+                url,
+                schema=schema,
+                clock=clock,
+                probe=probe,
+                pool_size=pool_size,
+                fast_paths=fast_paths,
+            )
         case "duckdb":
             from rota.storage.duckdb.store import open_duckdb
 

@@ -61,7 +61,8 @@ def claim(
 
 
 def claim_rows(tx: Transaction, asks: ClaimRequest) -> list[tuple[Any, ...]]:
-    """In any order. Nobody else writes meanwhile: what was picked is there to be claimed."""
+    """In any order. What was picked is there to be claimed: it is locked, and on SQLite and DuckDB
+    no other transaction writes meanwhile."""
     told = {"jobs": list(asks.jobs), "limit": asks.limit}
     queues = [queue for (queue,) in tx.tuples("open_queues", queues=list(asks.queues))]
     if len(queues) == 1:

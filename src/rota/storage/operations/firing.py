@@ -361,13 +361,13 @@ def fire_group(tx: Transaction, plan: FirePlan, ids: Sequence[int], job: Job | N
     """Carry out one plan for all schedules of a group whose cursor still stands, and whose slot is
     free. Rows are written where they are: only ids come and go. What needs a decision of its own
     is left to `fire`."""
-    if not tx.writes_alone:
-        return fire_plans(tx, _plans_of(tx, plan, ids), {} if job is None else {job.name: job})
     shared = group_row(plan, job)
-    # One write at a time: what is free now is what we take.
     free = tx.values("free_kin", ids=list(ids), **shared)
     if not free:
         return NOTHING_FIRED
+    if not tx.writes_alone:
+        return _fire_standing(tx, plan, free, job)
+    # No other transaction writes until the end of this one: what is free now is what we take.
     ((first,),) = tx.tuples("first_kin_seq", count=len(free))
     # The runs first: what else there is to write is read from them.
     made = {"first_seq": first, "last_seq": first + len(free) - 1}
@@ -380,9 +380,23 @@ def fire_group(tx: Transaction, plan: FirePlan, ids: Sequence[int], job: Job | N
     return all_fired(free)
 
 
+def _fire_standing(tx: Transaction, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
+    """Where others write meanwhile a slot may be taken by now: each schedule is decided for."""
+    try:
+        with tx.savepoint():
+            return fire_plans(tx, _plans_of(tx, plan, ids), {} if job is None else {job.name: job})
+    except AlreadyFired:  # `fire` goes from one to the next to find which
+        return NOTHING_FIRED
+
+
 def _plans_of(tx: Transaction, plan: FirePlan, ids: Sequence[int]) -> list[FirePlan]:
-    """The plan, for each schedule of its group."""
-    found = tx.all("schedules_by_id", ids=list(ids))
+    """The plan, for each schedule that is still of its group. By the revision that is read here
+    its cursor moves, or does not."""
+    found = [
+        row
+        for row in tx.all("schedules_by_id", ids=list(ids))
+        if (row["next_fire_at"], row["plan_key"]) == (plan.cursor, plan.schedule.plan_key)
+    ]
     run_ids = dict(zip(ids, occurrence_ids(ids, plan.cursor), strict=True))
     return [
         replace(

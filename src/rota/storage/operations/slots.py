@@ -37,28 +37,38 @@ def held_keys(tx: Transaction, after: str, limit: int) -> list[str]:
 def admit(tx: Transaction, keys: Collection[str]) -> int:
     """Give free slots of these keys to the runs that wait for them longest; how many got their
     last. A run may get its first and go on to want its second."""
+    pending: set[str | None] = {*keys}
     admitted = 0
-    pending = sorted(set(keys))  # so that two processes never wait for each other's keys
-    while pending:
-        if tx.knows("admit_runs"):  # all keys in one statement
-            found = tx.all("admit_runs", keys=pending, limit=HELD_PER_KEY)
-            wanted = [row["wanted_key"] for row in found]
-        else:
-            wanted = [next_key for key in pending for next_key in _admit_key(tx, key)]
+    # A run takes its slots in this order. In one order for all keys two processes never wait for
+    # each other's.
+    for kind in ("o/", "c/"):
+        line = sorted(key for key in pending if key is not None and key.startswith(kind))
+        wanted = _admit_line(tx, line) if line else []
         admitted += wanted.count(None)
-        pending = sorted({key for key in wanted if key is not None})
+        pending.update(wanted)
     return admitted
 
 
+def _admit_line(tx: Transaction, keys: list[str]) -> list[str | None]:
+    """What each run that got a slot of these keys wants next; None: nothing, it is queued."""
+    if tx.knows("admit_runs"):  # all keys in one statement
+        found = tx.all("admit_runs", keys=keys, limit=HELD_PER_KEY)
+        return [row["wanted_key"] for row in found]
+    if not tx.writes_alone:
+        tx.tuples("lock_slots", keys=keys)
+    return [wanted for key in keys for wanted in _admit_key(tx, key)]
+
+
 def _admit_key(tx: Transaction, key: str) -> list[str | None]:
-    """What each run that got a slot of this key wants next; None: nothing, it is queued."""
+    """No other process gives out slots of this key meanwhile; a fire may take the first one."""
     answers: list[str | None] = []
     taken = {row["number"] for row in tx.all("taken_numbers", key=key)}
     for run in tx.all("held_runs", key=key, limit=HELD_PER_KEY):
         free = next((n for n in range(1, run["size"] + 1) if n not in taken), None)
         if free is None:
-            break  # first in, first out: nobody passes the head of the line
-        tx.all("take_slot", key=key, number=free, seq=run["seq"])
+            break  # first in, first out: none passes the head of the line
+        if not tx.all("take_slot", key=key, number=free, seq=run["seq"]):
+            break  # another transaction has the head of the line, or the slot
         row = tx.one("admit_run", seq=run["seq"], key=key)
         assert row is not None, "the run is held and its row is ours"
         taken.add(free)

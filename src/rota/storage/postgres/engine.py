@@ -68,7 +68,8 @@ _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 class PostgresEngine:
     """`prepare=False` keeps all state but the time zone out of the session, as is done behind any
-    pooler; transactions are set as ours are even so."""
+    pooler; transactions are set as ours are even so. `fast_paths=False` leaves out the statements
+    of fast_paths.sql."""
 
     name = "postgres"
     one_writer = False
@@ -83,13 +84,16 @@ class PostgresEngine:
         probe: Probe | None = None,
         pool_size: int = 8,
         prepare: bool = True,
+        fast_paths: bool = True,
     ) -> None:
         self.url, self.schema = url, schema
         self.clock, self.probe = clock, probe
         self.address = Address(url, prepare=prepare)
         self.prefix = f'"{schema}_data".'
         self.channel = f"{schema}_wake"
-        self.statements = Statements(load_statements("postgres", self._substitutions), Statement)
+        more = ("fast_paths.sql",) if fast_paths else ()
+        texts = load_statements("postgres", self._substitutions, *more)
+        self.statements = Statements(texts, Statement)
         self.schema_scripts = Schema(
             "postgres",
             {

@@ -26,7 +26,6 @@ from rota.storage.operations.firing import (
     run_row,
 )
 from rota.storage.operations.settling import OnTerminated, Settled, divide
-from rota.storage.postgres.beside import Beside, tried
 from rota.storage.postgres.bind import array, bind
 from rota.storage.postgres.marks import MOST_MARKS, Marks
 
@@ -41,7 +40,6 @@ FIRE_GROUP = point_name(firing.fire_group)
 ENQUEUE = point_name(enqueueing.enqueue)
 
 UNIQUE_VIOLATION = "23505"
-HALVED = 500  # a group of so many is fired by two statements at a time
 
 
 class FastPaths:
@@ -89,7 +87,7 @@ class FastPaths:
             claimed = rows.claimed_in_order(found)
             self._marks.claimed(claimed)
         else:
-            found = self.engine.single_tuples(CLAIM, "claim_runs", **asked)
+            found = self.engine.single_tuples(CLAIM, "claim_at_once", **asked)
             claimed = rows.claimed_in_order(found)
             seconds = time.monotonic() - began
             self._marks.looked(claimed, seconds, began, jobs=asked["jobs"], limit=limit)
@@ -186,18 +184,6 @@ class FastPaths:
         )
 
     def fire_group(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
-        """Many in two halves side by side: the server has more than one core."""
-        if len(ids) < HALVED:
-            return self._fire_part(plan, ids, job)
-        half = len(ids) // 2
-        second = Beside(lambda: self._fire_part(plan, ids[half:], job))
-        fired = [tried(lambda: self._fire_part(plan, ids[:half], job)), second.wait()]
-        made = [one for one in fired if isinstance(one, Fired)]
-        if not made:
-            raise next(one for one in fired if isinstance(one, Exception))
-        return sum(made, NOTHING_FIRED)  # a half that failed is due as before
-
-    def _fire_part(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
         """One statement, which is the whole transaction."""
         run_ids = occurrence_ids(ids, plan.cursor)
         try:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 PREPARE_AT = 3
 # What loops send again and again is prepared at its first use, not planned twice before.
 HOT = frozenset({
-    "due_schedules", "next_fire_at", "fire_free", "claim_runs", "claim_marked_runs", "succeed_runs",
+    "due_schedules", "next_fire_at", "fire_free", "claim_at_once", "claim_marked_runs",
+    "succeed_runs",
 })  # fmt: skip
 # The plan was made for another shape of the tables, somebody discarded it, or it has the name of
 # another one: prepare it again, elsewhere.

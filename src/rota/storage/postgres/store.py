@@ -16,8 +16,10 @@ def open_postgres(
     probe: Probe | None = None,
     pool_size: int = 8,
     prepare: bool = True,
+    fast_paths: bool = True,
 ) -> Store:
-    """A store by URL; nothing is sent yet. `prepare=False` is as behind a pooler."""
+    """A store by URL; nothing is sent yet. `prepare=False` is as behind a pooler. Without
+    `fast_paths` every operation is the plain one: for tests and measurements."""
     try:
         from rota.storage.postgres.engine import PostgresEngine
         from rota.storage.postgres.fast_paths import FastPaths
@@ -28,6 +30,12 @@ def open_postgres(
             f"a PostgreSQL store needs psycopg ({fault}); {how_to_install('postgres')}"
         ) from fault
     engine = PostgresEngine(
-        url, schema=schema, clock=clock, probe=probe, pool_size=pool_size, prepare=prepare
+        url,
+        schema=schema,
+        clock=clock,
+        probe=probe,
+        pool_size=pool_size,
+        prepare=prepare,
+        fast_paths=fast_paths,
     )
-    return Store(engine, lambda store: FastPaths(store, engine).table())
+    return Store(engine, (lambda store: FastPaths(store, engine).table()) if fast_paths else None)
