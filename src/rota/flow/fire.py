@@ -26,7 +26,7 @@ from rota.model.plan import FirePlan, plan_fire
 from rota.model.schedule import Schedule
 from rota.storage import operations
 from rota.storage.operations.claiming import ClaimRequest
-from rota.storage.operations.firing import AlreadyFired, Broken, Fired
+from rota.storage.operations.firing import NOTHING_FIRED, AlreadyFired, Broken, Fired
 from rota.storage.store import Store
 
 log = logging.getLogger("rota.fire")
@@ -53,11 +53,14 @@ def fire(
     jobs: Mapping[str, Job],
     claimant: ClaimRequest | None = None,
 ) -> Fired:
-    """Carry out plans. One whose occurrence the ledger knows already is passed over alone."""
+    """Carry out plans. The ledger knows an occurrence already only where a cursor was moved back by
+    hand: then one plan at a time, so that only the schedule concerned pays for it."""
     try:
         return store.write(operations.fire, plans, jobs, claimant)
     except AlreadyFired:
-        return store.write(operations.fire_each, plans, jobs)
+        if len(plans) > 1:
+            return sum((fire(store, [plan], jobs) for plan in plans), NOTHING_FIRED)
+        return store.write(operations.fire_known, plans[0], jobs)
 
 
 class Fire:

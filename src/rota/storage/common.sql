@@ -111,7 +111,7 @@ UPDATE {prefix}runs AS r SET missed_count = r.missed_count + a.missed_count
 RETURNING r.id::text, r.wanted_key AS key;
 
 -- name: insert_occurrences
--- The unique ledger is the second line of defence; it outlives the run rows.
+-- The ledger is the second line of defence; it outlives the run rows.
 INSERT INTO {prefix}occurrences ({names occurrences})
 SELECT a.schedule_id, a.occurrence, a.last_occurrence, a.count, a.outcome, a.reason, a.run_id, {now}
   FROM {rows a: schedule_id bigint, occurrence instant, last_occurrence instant, count bigint, outcome text,
@@ -130,8 +130,8 @@ ON CONFLICT (job, key) DO UPDATE SET run_id = excluded.run_id, until = excluded.
 RETURNING job, key, run_id::text;
 
 -- name: find_keys
-SELECT k.job, k.key, k.run_id::text
-  FROM {lists a: :jobs text, :keys text} JOIN {prefix}run_keys AS k ON k.job = a.jobs AND k.key = a.keys;
+SELECT k.job, k.key, k.run_id::text FROM {prefix}run_keys AS k
+ WHERE (k.job, k.key) IN (SELECT a.jobs, a.keys FROM {lists a: :jobs text, :keys text});
 
 -- name: insert_queues
 INSERT INTO {prefix}queues (name) SELECT a.name FROM {rows a: name text}

@@ -142,17 +142,19 @@ def fire(
     return Fired(fired.moved, fired.outcomes, tuple(rows.claimed_in_order(claimed)))
 
 
-def fire_each(tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
-    """Carry out plans one by one, after AlreadyFired: only the schedule concerned pays for it. It
-    is raised where a cursor was moved back by hand."""
-    fired = NOTHING_FIRED
-    for plan in plans:
-        try:
-            with tx.savepoint():
-                fired += fire_plans(tx, [plan], jobs)
-        except AlreadyFired:
-            fired += _step_over_known(tx, plan, jobs)
-    return fired
+def fire_known(tx: Transaction, plan: FirePlan, jobs: Mapping[str, Job]) -> Fired:
+    """After AlreadyFired, a plan alone: the ledger wins, and the cursor goes one occurrence on. That
+    one fires only if it is not in the ledger; what comes after is planned from there."""
+    asked = {"schedule_id": plan.schedule.id, "instant": plan.cursor}
+    known = tx.one("occurrence_at", **asked) is not None
+    own = () if known else tuple(run for run in plan.runs[:1] if run.occurrence == plan.cursor)
+    one = replace(
+        plan,
+        next_fire_at=plan.schedule.next_after(plan.cursor),
+        runs=tuple(replace(run, missed_count=1) for run in own),
+        ranges=(),
+    )
+    return fire_plans(tx, [one], jobs)
 
 
 def fire_plans(tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
@@ -241,20 +243,6 @@ def _merge(tx: Transaction, key: str, run: PlannedRun, made: list[Row]) -> str |
             return str(row["id"])
     merged = tx.many("merge_into_held", [{"key": key, "missed_count": run.missed_count}])
     return merged[0]["id"] if merged else None
-
-
-def _step_over_known(tx: Transaction, plan: FirePlan, jobs: Mapping[str, Job]) -> Fired:
-    """The ledger wins: the cursor goes one occurrence on, which fires only if it is not in
-    the ledger. What comes after is planned from there."""
-    asked = {"schedule_id": plan.schedule.id, "instant": plan.cursor}
-    known = tx.one("occurrence_at", **asked) is not None
-    one = replace(
-        plan,
-        next_fire_at=plan.schedule.next_after(plan.cursor),
-        runs=() if known else tuple(replace(run, missed_count=1) for run in plan.runs[:1]),
-        ranges=(),
-    )
-    return fire_plans(tx, [one], jobs)
 
 
 def advances(plans: Sequence[FirePlan]) -> list[Row]:

@@ -141,7 +141,9 @@ class FastPaths:
         try:
             return fired + self.store.plain(firing.fire, rest, jobs)
         except AlreadyFired:
-            return fired + self.store.plain(firing.fire_each, rest, jobs)
+            if fired.moved:  # those are committed; the rest is due as before, and comes again alone
+                return fired
+            raise
 
     def _fire_free(
         self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: ClaimRequest | None

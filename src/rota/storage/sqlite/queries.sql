@@ -24,7 +24,7 @@ SELECT json_group_array(id) AS "id,"
          ORDER BY id LIMIT :limit);
 
 -- name: free_in_group
--- standing_cursors and busy_keys of a herd; what the ledger knows already needs more than this. Whether
+-- Of a group: whose cursor stands and whose slot is free. What the ledger knows needs more than this. Whether
 -- anybody is in line at all is asked once: most often nobody is, and then for none of them.
 SELECT json_group_array(s.id) AS "id,"
   FROM json_each(:ids) AS a CROSS JOIN {prefix}schedules AS s ON s.id = a.value
