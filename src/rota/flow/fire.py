@@ -57,9 +57,11 @@ def fire(
     hand: then one plan at a time, so that only the schedule concerned pays for it."""
     try:
         return store.write(operations.fire, plans, jobs, claimant)
-    except AlreadyFired:
+    except AlreadyFired as refused:
+        fired = refused.fired or NOTHING_FIRED
+        rest = [plan for plan in plans if plan.schedule.id not in fired.moved]
         if len(plans) > 1:
-            return sum((fire(store, [plan], jobs) for plan in plans), NOTHING_FIRED)
+            return sum((fire(store, [plan], jobs) for plan in rest), fired)
         return store.write(operations.fire_known, plans[0], jobs)
 
 

@@ -32,7 +32,10 @@ from rota.storage.operations.installation import read_clock
 
 
 class AlreadyFired(StorageError):
-    """The ledger knows an occurrence that the cursor said was still to come."""
+    """The ledger knows an occurrence that the cursor said was still to come. `fired`: what was
+    committed before that was seen."""
+
+    fired: Fired | None = None
 
 
 class Broken(NamedTuple):
@@ -143,8 +146,8 @@ def fire(
 
 
 def fire_known(tx: Transaction, plan: FirePlan, jobs: Mapping[str, Job]) -> Fired:
-    """After AlreadyFired, a plan alone: the ledger wins, and the cursor goes one occurrence on. That
-    one fires only if it is not in the ledger; what comes after is planned from there."""
+    """After AlreadyFired, a plan alone: the ledger wins, and the cursor goes one occurrence on. It
+    fires only if it is not in the ledger; what comes after is planned from there."""
     asked = {"schedule_id": plan.schedule.id, "instant": plan.cursor}
     known = tx.one("occurrence_at", **asked) is not None
     own = () if known else tuple(run for run in plan.runs[:1] if run.occurrence == plan.cursor)

@@ -140,9 +140,8 @@ class FastPaths:
             return fired
         try:
             return fired + self.store.plain(firing.fire, rest, jobs)
-        except AlreadyFired:
-            if fired.moved:  # those are committed; the rest is due as before, and comes again alone
-                return fired
+        except AlreadyFired as refused:
+            refused.fired = fired  # those are committed
             raise
 
     def _fire_free(
