@@ -333,7 +333,7 @@ CALLS = [
 # Statements that each call must have sent, so that a plan nobody asked for is not taken for good.
 SENT_TO_POSTGRES = {"do_enqueue": {"insert_new_runs"}}
 SENT = {
-    "do_fire": {"due_schedules", "next_fire_at", "advance_schedules", "count_held", "due_kin"},
+    "do_fire": {"due_schedules", "next_fire_at", "advance_schedules", "count_held", "due_in_group"},
     "do_enqueue": {"insert_alike_runs", "insert_runs", "take_keys"},
     "do_promote": {"promote_runs", "next_due_at"},
     "do_admit": {"held_keys"},

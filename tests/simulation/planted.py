@@ -99,9 +99,12 @@ def cursor_moved_without_comparing(world: World) -> Iterator[None]:
 @plant(HERD)
 def herd_fired_whatever_its_schedules_say(world: World) -> Iterator[None]:
     reword(
-        world, "free_kin", "s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at", "true"
+        world,
+        "free_in_group",
+        "s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at",
+        "true",
     )
-    reword(world, "free_kin", "AND s.plan_key = :plan_key", "")
+    reword(world, "free_in_group", "AND s.plan_key = :plan_key", "")
     yield
 
 

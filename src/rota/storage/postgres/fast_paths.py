@@ -141,7 +141,9 @@ class FastPaths:
         try:
             return fired + self.store.plain(firing.fire, rest, jobs)
         except AlreadyFired:
-            return fired + self.store.plain(firing.fire_each, rest, jobs)
+            if fired.moved:  # those are committed; the rest is due as before, and comes again alone
+                return fired
+            raise
 
     def _fire_free(
         self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: ClaimRequest | None
@@ -188,7 +190,7 @@ class FastPaths:
         run_ids = occurrence_ids(ids, plan.cursor)
         try:
             found = self.engine.single_tuples(
-                FIRE_GROUP, "fire_kin", ids=list(ids), run_ids=run_ids, **group_row(plan, job)
+                FIRE_GROUP, "fire_group", ids=list(ids), run_ids=run_ids, **group_row(plan, job)
             )
         except StorageError as fault:
             if not _is_taken(fault):
