@@ -177,7 +177,7 @@ def prune_that_empties_the_ledger(world: World) -> Iterator[None]:
 
 @plant()
 def schedule_due_only_after_its_instant(world: World) -> Iterator[None]:
-    reword(world, "due_schedules", "next_fire_at <= :now", "next_fire_at < :now")
+    reword(world, "due_schedules", "next_fire_at <= (SELECT :now", "next_fire_at < (SELECT :now")
     yield
 
 
