@@ -352,7 +352,7 @@ SENT_INSTEAD = {
     "do_claim": {"open_queues", "pick_runs", "pick_whole_runs", "claim_runs", "claimed_runs"},
 }
 SENT = {
-    "do_fire": {"due_schedules", "next_fire_at", "advance_schedules", "count_held", "due_kin"},
+    "do_fire": {"due_schedules", "next_fire_at", "advance_schedules", "count_held", "due_in_group"},
     "do_enqueue": {"insert_alike_runs", "insert_runs", "take_keys"},
     "do_promote": {"promote_runs", "next_due_at"},
     "do_admit": {"held_keys"},

@@ -33,7 +33,7 @@ KIN = 12
 # What is done once or twice a minute is done each second here, and what is done with hundreds of
 # schedules is done with a few.
 fire.LOOK = fire.HERD_RUNS = 2
-fire.Fire.__init__.__kwdefaults__["least_kin"] = 2
+fire.Fire.__init__.__kwdefaults__["least_group"] = 2
 rescue.SWEEP_EVERY = 1
 Prune.__init__.__kwdefaults__["interval"] = 0.5
 

@@ -126,7 +126,7 @@ def work_once(
         store.write(operations.settle, [decide(run, outcome, retry=ONCE, max_lost=3)])
 
     owner = Owner(
-        storage=store,
+        store=store,
         notes=Notes(store),
         lease=LEASE,
         target=Targets(

@@ -34,6 +34,8 @@ WEAKENED: dict[str, Mapping[str, tuple[tuple[str, str], ...]]] = {
             ("AND next_fire_at <= :now", ""),
             ("AND x.next_fire_at = a.cursor_at", ""),
             ("AND x.next_fire_at <= (SELECT clock_timestamp())", ""),
+            ("AND x.next_fire_at = :cursor_at", ""),
+            ("AND x.next_fire_at <= (SELECT :now)", ""),
         ),
         "fire_free": (
             ("AND next_fire_at = a.cursor_at", ""),

@@ -194,8 +194,9 @@ class FastPaths:
             return fired
         try:
             return fired + self.store.plain(firing.fire, rest, jobs)
-        except AlreadyFired:
-            return fired + self.store.plain(firing.fire_each, rest, jobs)
+        except AlreadyFired as refused:
+            refused.fired = fired  # those are committed
+            raise
 
     def _fire_free(
         self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: ClaimRequest | None
