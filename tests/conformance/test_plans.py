@@ -345,7 +345,7 @@ SENT_BY_FAST_PATHS = {
     "do_claim": {"claim_at_once", "claim_marked_runs", "queued_lines"},
 }
 SENT_INSTEAD = {
-    "do_fire": {"advance_schedules", "take_slots", "insert_fired_runs", "free_kin"},
+    "do_fire": {"advance_schedules", "take_slots", "insert_fired_runs", "free_in_group"},
     "do_enqueue": {"insert_alike_runs", "insert_runs"},
     "do_promote": {"taken_numbers"},
     "do_admit": {"lock_slots", "taken_numbers", "held_runs"},
