@@ -339,13 +339,13 @@ CALLS = [
 ]  # fmt: skip
 # Statements that each call must have sent, so that a plan nobody asked for is not taken for good.
 SENT_BY_FAST_PATHS = {
-    "do_fire": {"fire_free", "fire_kin"},
+    "do_fire": {"fire_free", "fire_group"},
     "do_enqueue": {"insert_new_runs"},
     "do_admit": {"admit_runs"},
     "do_claim": {"claim_at_once", "claim_marked_runs", "queued_lines"},
 }
 SENT_INSTEAD = {
-    "do_fire": {"advance_schedules", "take_slots", "insert_fired_runs", "free_kin"},
+    "do_fire": {"advance_schedules", "take_slots", "insert_fired_runs", "free_in_group"},
     "do_enqueue": {"insert_alike_runs", "insert_runs"},
     "do_promote": {"taken_numbers"},
     "do_admit": {"lock_slots", "taken_numbers", "held_runs"},
