@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rota.storage.postgres.fast_paths import FAST_PATHS
 from rota.storage.statements import read_statements
 from rota.storage.store import Store
 
@@ -80,5 +81,21 @@ def table() -> str:
     return "\n".join(["| storage is made of | |", "|---|---|", *rows])
 
 
+def fast_paths() -> str:
+    """The table of PostgreSQL's fast paths."""
+    rows = [
+        f"| `{path.operation}` | {', '.join(f'`{name}`' for name in path.statements)} "
+        f"| {path.leaves} | {path.gain} |"
+        for path in sorted(FAST_PATHS.values())
+    ]
+    head = [
+        "| operation | statements | leaves to the plain operation | gain |",
+        "|---|---|---|---|",
+    ]
+    return "\n".join(head + rows)
+
+
 if __name__ == "__main__":
     print(table())
+    print()
+    print(fast_paths())

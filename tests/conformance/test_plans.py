@@ -519,7 +519,7 @@ def test_no_plain_statement_walks_a_large_table(
 ) -> None:
     if crowded.engine != "postgres":
         pytest.skip("there are no others")
-    calls = {one.__name__: one for one in CALLS}
+    calls = {known.__name__: known for known in CALLS}
     calls[call](open_plainly(crowded, fast_paths=False), crowded.clock)
     assert SENT_INSTEAD[call] <= set(walks)
     assert {name: lines for name, lines in walks.items() if lines} == {}

@@ -49,3 +49,4 @@ def test_every_room_and_package_is_on_the_map() -> None:
 
 def test_the_figures_of_storage_are_those_of_the_script() -> None:
     assert storage_counts.table() in TEXT, "run python scripts/storage_counts.py"
+    assert storage_counts.fast_paths() in TEXT, "run python scripts/storage_counts.py"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.storage.dialects import DIALECTS, MacroError
+from rota.storage.postgres.fast_paths import FAST_PATHS
 from rota.storage.statements import read_statements
 
 SRC = Path(__file__).resolve().parents[2] / "src" / "rota"
@@ -51,6 +52,11 @@ def test_a_statement_that_replaces_another_differs_from_it(engine: str, name: st
 def test_a_fast_path_has_statements_of_its_own() -> None:
     """So a plain operation never sends one of them by mistake."""
     assert {name for name in FAST if name in COMMON or name in OWN["postgres"]} == {"succeed_runs"}
+
+
+def test_there_are_few_fast_paths_and_each_statement_is_one_of_theirs() -> None:
+    assert len(FAST_PATHS) <= 6
+    assert {name for path in FAST_PATHS.values() for name in path.statements} == FAST.keys()
 
 
 @pytest.mark.parametrize("engine", ENGINES)

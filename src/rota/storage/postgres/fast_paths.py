@@ -1,11 +1,16 @@
-"""What PostgreSQL does in one statement, one round trip, instead of the plain operation."""
+"""What PostgreSQL does in one statement, one round trip, instead of the plain operation.
+
+There are at most six. Each names what it leaves to the plain operation, which is right on
+PostgreSQL as well, and what it gains over it: CPU of client and server together, plain : fast, as
+measured by `benchmarks/fast_paths.py`. One that gains less than 1.2 is removed.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rota.errors import StorageError
 from rota.model.job import Job
@@ -15,7 +20,7 @@ from rota.model.run import BulkRuns, ClaimedRun, Enqueued, NewRun, occurrence_id
 from rota.model.transitions import SUCCEEDED
 from rota.storage import rows
 from rota.storage.operation import point_name
-from rota.storage.operations import claiming, enqueueing, firing, settling
+from rota.storage.operations import claiming, enqueueing, firing, settling, slots
 from rota.storage.operations.claiming import ClaimRequest
 from rota.storage.operations.firing import (
     NOTHING_FIRED,
@@ -41,6 +46,41 @@ ENQUEUE = point_name(enqueueing.enqueue)
 
 UNIQUE_VIOLATION = "23505"
 
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+class FastPath(NamedTuple):
+    """One statement for an operation; its figures are quoted in docs/architecture.md."""
+
+    operation: str
+    statements: tuple[str, ...]
+    leaves: str
+    gain: str
+
+
+# By the operation that each stands for. The sixth is a statement that `slots.admit` itself sends
+# where the engine knows it: other operations call that one inside their own transactions.
+FAST_PATHS: dict[Callable[..., object], FastPath] = {
+    slots.admit: FastPath(
+        point_name(slots.admit),
+        ("admit_runs",),
+        "nothing",
+        "4.7 for 50 keys in one call; 0.9 for one key",
+    )
+}
+_METHODS: dict[Callable[..., object], str] = {}
+
+
+def fast_path(
+    operation: Callable[..., object], *statements: str, leaves: str, gain: str
+) -> Callable[[C], C]:
+    def mark(method: C) -> C:
+        FAST_PATHS[operation] = FastPath(point_name(operation), statements, leaves, gain)
+        _METHODS[operation] = method.__name__
+        return method
+
+    return mark
+
 
 class FastPaths:
     """Each does what it can in one statement, and calls the plain operation for the rest."""
@@ -53,14 +93,16 @@ class FastPaths:
         self._bound: tuple[NewRun | None, dict[str, str | None], str | None] = (None, {}, None)
 
     def table(self) -> dict[Callable[..., object], Callable[..., Any]]:
-        return {
-            claiming.claim: self.claim,
-            settling.settle: self.settle,
-            firing.fire: self.fire,
-            firing.fire_group: self.fire_group,
-            enqueueing.enqueue: self.enqueue,
-        }
+        return {operation: getattr(self, name) for operation, name in _METHODS.items()}
 
+    @fast_path(
+        claiming.claim,
+        "claim_at_once",
+        "claim_marked_runs",
+        "queued_lines",
+        leaves="nothing",
+        gain="1.5 for one run; 1.1 for 100, in one round trip of five",
+    )
     def claim(
         self,
         worker_id: str,
@@ -101,6 +143,12 @@ class FastPaths:
             lines = self.engine.single_tuples(CLAIM, "queued_lines", queues=queues, limit=most)
             self._marks.passed(lines, ago=time.monotonic() - looked_at)
 
+    @fast_path(
+        settling.settle,
+        "succeed_runs",
+        leaves="all but successes at the first attempt that hold no slot",
+        gain="1.7 for one run, 1.4 for 100",
+    )
     def settle(
         self, settlements: Sequence[Settlement], on_terminated: OnTerminated | None = None
     ) -> list[Settled]:
@@ -125,6 +173,12 @@ class FastPaths:
         ((some,),) = answer
         return [Settled(seq, SUCCEEDED) for seq in (seqs if some is None else some)]
 
+    @fast_path(
+        firing.fire,
+        "fire_free",
+        leaves="schedules whose slot is taken, that catch up, or that end",
+        gain="1.6 for one run, 2.2 for one that is claimed as well; 1.2 for 30, 0.9 for 100",
+    )
     def fire(
         self,
         plans: Sequence[FirePlan],
@@ -184,6 +238,12 @@ class FastPaths:
             tuple(run for run in made if run.attempt),
         )
 
+    @fast_path(
+        firing.fire_group,
+        "fire_group",
+        leaves="schedules that need a decision: they are due as before",
+        gain="3.0 for 2,000 schedules",
+    )
     def fire_group(self, plan: FirePlan, ids: Sequence[int], job: Job | None) -> Fired:
         """One statement, which is the whole transaction."""
         run_ids = occurrence_ids(ids, plan.cursor)
@@ -197,6 +257,14 @@ class FastPaths:
             return NOTHING_FIRED  # by somebody who did not stand in the way when we looked
         return all_fired([schedule_id for (schedule_id,) in found])
 
+    @fast_path(
+        enqueueing.enqueue,
+        "insert_run",
+        "insert_plain_run",
+        "insert_new_runs",
+        leaves="runs of more than one template, or that want a slot",
+        gain="2.5 for one run, 1.3 for 1,000",
+    )
     def enqueue(self, new_runs: Sequence[NewRun], *, notify: bool = True) -> list[Enqueued]:
         """Runs of one template, about which there is nothing to decide, in one statement."""
         if isinstance(new_runs, BulkRuns) and new_runs.template.wanted_key is None:
