@@ -391,9 +391,10 @@ class DuckdbDialect(OneWriterDialect):
         return f"{sql}\nQUALIFY row_number() OVER (PARTITION BY {', '.join(keys.values())}) = 1"
 
 
+# By the name of the engine, which is that of its folder, too.
 DIALECTS: Mapping[str, type[Dialect]] = {
-    "postgres": Dialect,
     "sqlite": SqliteDialect,
+    "postgres": Dialect,
     "duckdb": DuckdbDialect,
 }
 _MACROS: Mapping[str, Callable[[Dialect, str], str]] = {
