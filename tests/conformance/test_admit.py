@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
+from rota.model.outcome import Outcome
+from rota.model.outcome import settle as decide
 from rota.model.retry import ONCE
 from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import (
     ME,
+    PATIENCE,
     Place,
     VirtualClock,
     all_runs,
@@ -244,6 +249,35 @@ def test_a_paused_run_keeps_what_it_has_and_takes_nothing(store: Store) -> None:
     store.write(operations.resume_run, waiter, None, ME)
     store.write(operations.promote, 10)
     assert states(store, [waiter]) == ["queued"]
+
+
+def test_a_run_that_comes_while_a_slot_is_handed_on_is_not_left_in_line(
+    store: Store, place: Place
+) -> None:
+    """The transaction that gives out slots of a key reads its line after others have committed."""
+    if place.engine != "postgres" or place.fast_paths:
+        pytest.skip("one writer, or one statement, which cannot wait and then read what is new")
+    enqueue_many(store, 1, concurrency_key="c")
+    (run,) = claim(store)
+    at_the_line, go_on = threading.Event(), threading.Event()
+
+    def stop_there(point: str) -> None:
+        if point == "settling.settle.held_runs.after":
+            at_the_line.set()
+            assert go_on.wait(PATIENCE)
+
+    other = place.open(probe=stop_there)
+    end = decide(run, Outcome(kind="failed"), retry=ONCE, max_lost=3)
+    with ThreadPoolExecutor(2) as pool:
+        ended = pool.submit(lambda: other.write(operations.settle, [end]))
+        assert at_the_line.wait(PATIENCE)
+        comes = pool.submit(lambda: enqueue_many(store, 1, concurrency_key="c"))
+        waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        while not place.execute(waits):
+            assert not comes.done()
+        go_on.set()
+        ended.result(PATIENCE)
+        assert states(store, comes.result(PATIENCE)) == ["queued"]
 
 
 # Two keys

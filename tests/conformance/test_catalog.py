@@ -111,7 +111,7 @@ def test_a_job_whose_row_is_corrupt_is_listed_with_the_reason(store: Store) -> N
     for status, names in (("broken", ["job"]), ("enabled", ["other"])):
         for limit in (1, 2):
             found = store.read(operations.find_jobs, limit=limit, **every | {"status": status})
-            assert [one.name for one in found] == names, (status, limit)
+            assert [job.name for job in found] == names, (status, limit)
     assert list(store.read(operations.jobs_named, ["job", "other"])) == ["other"]
     put_job(store, priority=1)
     assert store.read(operations.list_jobs, limit=1)[0].error is None
@@ -250,9 +250,16 @@ def test_an_edit_touches_no_run_already_made(store: Store, clock: VirtualClock) 
 def test_schedules_are_listed_by_name_in_pages(store: Store) -> None:
     for name in ("c", "a", "b"):
         put_schedule(store, name, job="other" if name == "b" else "job")
-    assert [one.name for one in store.read(operations.list_schedules, limit=2)] == ["a", "b"]
-    assert [one.name for one in store.read(operations.list_schedules, after="b", limit=9)] == ["c"]
-    assert [one.name for one in store.read(operations.list_schedules, job="job", limit=9)] == [
+    assert [schedule.name for schedule in store.read(operations.list_schedules, limit=2)] == [
+        "a",
+        "b",
+    ]
+    assert [
+        schedule.name for schedule in store.read(operations.list_schedules, after="b", limit=9)
+    ] == ["c"]
+    assert [
+        schedule.name for schedule in store.read(operations.list_schedules, job="job", limit=9)
+    ] == [
         "a",
         "c",
     ]
@@ -302,8 +309,8 @@ def test_what_will_never_occur_is_refused_when_it_is_saved(
 
 def register(store: Store, **options: Any) -> Schedule:
     """As code does; every 10 seconds unless said otherwise."""
-    told = {"job": "job", "kind": "every", "expr": "10s", **options}
-    return store.write(operations.register_schedule, Schedule(name="schedule", **told), CODE)
+    options = {"job": "job", "kind": "every", "expr": "10s", **options}
+    return store.write(operations.register_schedule, Schedule(name="schedule", **options), CODE)
 
 
 def actions(store: Store, schedule: Schedule) -> list[tuple[str, str, str | None]]:

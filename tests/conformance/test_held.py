@@ -37,26 +37,28 @@ from tests.conformance.support import (
     tick,
 )
 
+pytestmark = pytest.mark.parametrize("place", ["postgres", "postgres-plain"], indirect=True)
+
 SUCCEEDED, FAILED = Outcome(kind="succeeded"), Outcome(kind="failed", error="no")
 
 
 @pytest.fixture
-def store(postgres_place: Place, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(place: Place, monkeypatch: pytest.MonkeyPatch) -> Store:
     """One that waits for a lock a tenth of a second, not ten."""
     long, short = f"'{connect.LOCK_TIMEOUT}'", "'100ms'"
     assert long in connect._SESSION
     monkeypatch.setattr(connect, "_SESSION", connect._SESSION.replace(long, short))
     locally = connect._LOCALLY.replace(long.encode(), short.encode())
     monkeypatch.setattr(connect, "_LOCALLY", locally)
-    opened = postgres_place.open()
+    opened = place.open()
     put_job(opened, retry=ONCE)
     return opened
 
 
 @pytest.fixture
-def client(postgres_place: Place) -> Iterator[Any]:
+def client(place: Place) -> Iterator[Any]:
     """Somebody whose transaction stays open until the test ends it."""
-    connection = postgres_place.begin()
+    connection = place.begin()
     yield connection
     connection.rollback()
     connection.close()
@@ -210,13 +212,13 @@ def test_progress_of_a_run_that_a_client_holds_is_left_out(store: Store, client:
 
 
 def test_behind_a_pooler_an_outcome_waits_for_a_client_no_longer(
-    store: Store, postgres_place: Place, client: Any, monkeypatch: pytest.MonkeyPatch
+    store: Store, place: Place, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enqueue_many(store, 2)
     held, free = claim(store)
     client.execute("SELECT rota.cancel_run(%s)", [held.id])
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)  # as a pooler answers
-    pooled = postgres_place.open()
+    pooled = place.open()
     pooled.now()
     settler = settler_of(pooled)
     for run in (held, free):
@@ -286,3 +288,19 @@ def test_nobody_passes_a_run_that_somebody_else_is_promoting(
     client.commit()
     store.write(operations.promote, 10)
     assert states(store, [first.id, second.id]) == ["queued", "held"]
+
+
+def test_the_head_of_a_line_that_another_transaction_holds_is_not_passed(
+    store: Store, client: Any
+) -> None:
+    """As a cancel does that is not committed."""
+    owner, *line = enqueue_many(store, 3, concurrency_key="c")
+    head = store.read(operations.get_run, line[0])
+    client.execute("SELECT 1 FROM rota_data.runs WHERE seq = %s FOR UPDATE", [head.seq])
+    (run,) = claim(store)
+    assert run.id == owner
+    store.write(operations.settle, [settle(run, FAILED, retry=ONCE, max_lost=3)])
+    assert states(store, line) == ["held", "held"]
+    client.rollback()
+    store.write(operations.admit, ["c/c"])
+    assert states(store, line) == ["queued", "held"]

@@ -52,7 +52,7 @@ def planned(store: Store) -> FirePlan:
     return min(plans(store), key=lambda plan: plan.schedule.id)
 
 
-def fire_kin(store: Store, plan: FirePlan, ids: Sequence[int]) -> Fired:
+def fire_group(store: Store, plan: FirePlan, ids: Sequence[int]) -> Fired:
     return store.write(
         operations.fire_group, plan, ids, store.read(operations.jobs_named, ["job"]).get("job")
     )
@@ -97,7 +97,7 @@ def test_one_plan_makes_what_each_ones_own_would(
     own = [plan for plan in plans(store) if plan.schedule.id in {one.id for one in herd[::2]}]
     plan = planned(store)
     assert fire(store, own) == len(own)
-    fired = fire_kin(store, plan, [one.id for one in herd[1::2]])
+    fired = fire_group(store, plan, [one.id for one in herd[1::2]])
     assert fired.moved == {one.id for one in herd[1::2]}
     assert fired.runs == len(fired.moved)
     for table, own_columns in {
@@ -123,7 +123,7 @@ def test_one_plan_makes_what_each_ones_own_would(
         assert [row["run_id"] for row in ledger(store, schedule)] == [run.id]
 
 
-def test_only_those_of_one_kin_are_found(store: Store, clock: VirtualClock) -> None:
+def test_only_those_of_one_group_are_found(store: Store, clock: VirtualClock) -> None:
     put_job(store)
     put_job(store, name="other")
     herd = put_herd(store, 2, overlap="queue", expr="60s")
@@ -190,7 +190,7 @@ def test_an_edit_that_changes_no_plan_keeps_a_schedule_in_its_group(
     first, second = put_herd(store, 2)
     store.write(operations.put_schedule, replace(second, args={"n": 7}, owner="another"), ME)
     clock.advance("10s")
-    assert fire_kin(store, planned(store), [first.id, second.id]).runs == 2
+    assert fire_group(store, planned(store), [first.id, second.id]).runs == 2
     assert {run.args for run in all_runs(store)} == {'{"n":0}', '{"n":7}'}
 
 
@@ -208,10 +208,10 @@ def test_what_has_changed_since_it_was_read_is_left_alone(
     store.write(operations.drop_schedule, dropped.name, None, ME)
     enqueue(store, overlap_key=f"schedule {busy.id}")
     store.write(operations.admit, [f"o/schedule {busy.id}"])
-    fired = fire_kin(store, plan, [one.id for one in herd])
+    fired = fire_group(store, plan, [one.id for one in herd])
     assert fired.moved == {free.id}
     assert fired.outcomes == {"fired": 1}
-    again = fire_kin(store, plan, [one.id for one in herd])
+    again = fire_group(store, plan, [one.id for one in herd])
     assert (again.moved, again.runs) == (frozenset(), 0)
     assert len(all_runs(store, schedule_id=free.id)) == 1
 
@@ -224,7 +224,7 @@ def test_who_stands_in_line_comes_first(
     herd = put_herd(store, 2, overlap="queue")
     clock.advance("10s")
     plan = planned(store)
-    (owner,) = fire_kin(store, plan, [herd[0].id]).moved
+    (owner,) = fire_group(store, plan, [herd[0].id]).moved
     key = f"o/schedule {owner}"
     place.execute(f"DELETE FROM {place.table('slots')}")
     place.execute(
@@ -233,7 +233,7 @@ def test_who_stands_in_line_comes_first(
     )
     place.execute(f"DELETE FROM {place.table('occurrences')}")
     overwrite(store, herd[0], next_fire_at=plan.cursor)
-    assert fire_kin(store, plan, [one.id for one in herd]).moved == {herd[1].id}
+    assert fire_group(store, plan, [one.id for one in herd]).moved == {herd[1].id}
 
 
 def test_what_the_ledger_knows_is_not_fired_again(
@@ -243,9 +243,9 @@ def test_what_the_ledger_knows_is_not_fired_again(
     herd = put_herd(store, overlap="allow")
     clock.advance("10s")
     plan = planned(store)
-    fire_kin(store, plan, [herd[0].id])
+    fire_group(store, plan, [herd[0].id])
     overwrite(store, herd[0], next_fire_at=plan.cursor)
-    fire_kin(store, plan, [one.id for one in herd])
+    fire_group(store, plan, [one.id for one in herd])
     assert len(all_runs(store, schedule_id=herd[0].id)) == 1
     ticks = Fire(store, monotonic=lambda: clock().timestamp(), fired=lambda: None)
     ticks.step()
@@ -259,7 +259,7 @@ def test_a_clock_that_was_set_back_fires_nothing(store: Store, clock: VirtualClo
     clock.advance("10s")
     plan = planned(store)
     clock.moment -= timedelta(seconds=1)
-    assert not fire_kin(store, plan, [one.id for one in herd]).moved
+    assert not fire_group(store, plan, [one.id for one in herd]).moved
 
 
 def test_many_at_once_make_one_run_each(store: Store, clock: VirtualClock, place: Place) -> None:
@@ -268,8 +268,8 @@ def test_many_at_once_make_one_run_each(store: Store, clock: VirtualClock, place
     clock.advance("10s")
     plan, ids = planned(store), [one.id for one in herd]
     stores = [place.open() for _ in range(4)]
-    made = together(*[lambda one=one: fire_kin(one, plan, ids).runs for one in stores])
-    made.append(fire_kin(store, plan, ids).runs)
+    made = together(*[lambda one=one: fire_group(one, plan, ids).runs for one in stores])
+    made.append(fire_group(store, plan, ids).runs)
     assert sum(made) == MANY
     assert len(all_runs(store)) == MANY
 
@@ -314,7 +314,7 @@ def watched(store: Store, monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 def ticks(store: Store, clock: VirtualClock, **options: Any) -> Fire:
-    settings = {"monotonic": lambda: clock().timestamp(), "fired": lambda: None, "least_kin": 5}
+    settings = {"monotonic": lambda: clock().timestamp(), "fired": lambda: None, "least_group": 5}
     return Fire(store, **{**settings, **options})
 
 
@@ -397,7 +397,7 @@ def test_a_herd_that_another_process_fires_as_well_stays_a_herd(
     assert fire.step() == 0.0
     plan = fire.herds[0].plan
     assert fire.step() == 0.0
-    fire_kin(other, plan, other.peek(operations.due_group, plan.schedule, MANY))
+    fire_group(other, plan, other.peek(operations.due_group, plan.schedule, MANY))
     while fire.herds:
         fire.step()
     assert not fire.scattered
@@ -478,7 +478,7 @@ def test_seqs_that_were_taken_back_are_not_trusted(
     place.execute("DELETE FROM _rota_runs WHERE seq < 15")
     place.execute("DELETE FROM sqlite_sequence WHERE name = '_rota_runs'")
     clock.advance("10s")
-    assert fire_kin(store, planned(store), [one.id for one in herd]).runs == FEW
+    assert fire_group(store, planned(store), [one.id for one in herd]).runs == FEW
     for one in herd:
         (run,) = all_runs(store, schedule_id=one.id)
         assert [row["run_id"] for row in ledger(store, one)] == [run.id]
@@ -495,7 +495,7 @@ def test_numbers_of_runs_that_are_gone_are_not_given_again(
     gone = max(run.seq for run in all_runs(store))
     place.execute(f"DELETE FROM {place.table('runs')}")
     clock.advance("10s")
-    assert fire_kin(store, planned(store), [one.id for one in herd]).runs == FEW
+    assert fire_group(store, planned(store), [one.id for one in herd]).runs == FEW
     for one in herd:
         (run,) = all_runs(store, schedule_id=one.id)
         assert run.seq > gone

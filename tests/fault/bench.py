@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 from tests.fault.campaign import Campaign, Failed, Impossible, NotReached, Verdict
 from tests.fault.checker import SHOWN
@@ -92,7 +93,8 @@ class Bench:
         self, campaign: Campaign, name: str, engine: str, times: int, broken: list[str]
     ) -> str:
         archive = campaign.archive(self.archives / f"{name}-{engine}-{campaign.seed}.tar.gz")
-        replay = f"python scripts/faults.py --part {name} --engine {engine} "
+        replay = "".join(f"{key}={quote(value)} " for key, value in campaign.asked.items())
+        replay += f"python scripts/faults.py --part {name} --engine {engine} "
         replay += f"--seed {campaign.seed} --times {times}"
         shown = "\n".join(broken[:SHOWN])
         return f"{len(broken)} violations, such as\n{shown}\nkept: {archive}\nagain: {replay}"

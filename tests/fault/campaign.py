@@ -73,6 +73,7 @@ class Campaign:
     ) -> None:
         self.zygote, self.database, self.folder, self.seed = zygote, database, folder, seed
         self.lease, self.environment, self.told = lease, dict(environment or {}), told
+        self.asked = dict(self.environment)  # what a part adds is its own
         self.target = "tests.fault.serve:serve"  # what its processes run
         self.observed = observed or database  # a way to the rows that faults leave alone
         self.luck = random.Random(seed)

@@ -33,7 +33,7 @@ KIN = 12
 # What is done once or twice a minute is done each second here, and what is done with hundreds of
 # schedules is done with a few.
 fire.LOOK = fire.HERD_RUNS = 2
-fire.Fire.__init__.__kwdefaults__["least_kin"] = 2
+fire.Fire.__init__.__kwdefaults__["least_group"] = 2
 rescue.SWEEP_EVERY = 1
 Prune.__init__.__kwdefaults__["interval"] = 0.5
 
@@ -64,6 +64,7 @@ def serve(
                 pool_size=slots + 8,
                 clock=clock_from_environment(),
                 probe=probe_from_environment(notebook),
+                fast_paths=has_fast_paths(),
             )
             store.migrate()
             app = make_app(database, notebook, storage=store, lease=lease, slots=slots)
@@ -140,7 +141,9 @@ def begin(*, database: str, notes: str, name: str) -> int:
     """Make the store and save jobs and schedules: what happens once in the life of a store."""
     notebook = Notebook(notes, name)
     with scripts_have_points():
-        store = open_store(database, probe=probe_from_environment(notebook))
+        store = open_store(
+            database, probe=probe_from_environment(notebook), fast_paths=has_fast_paths()
+        )
         store.migrate()
         store.check_schema()
         app = make_app(database, notebook, storage=store)
@@ -214,6 +217,11 @@ def make_app(database: str, notebook: Notebook, **settings: object) -> rota.Rota
         if event not in ("job.started", "attempt.started"):
             app.on(event)(_teller(notebook, event))
     return app
+
+
+def has_fast_paths() -> bool:
+    """ROTA_TEST_PLAIN=1: every operation is the plain one, also on PostgreSQL."""
+    return "ROTA_TEST_PLAIN" not in os.environ
 
 
 def clock_from_environment() -> Callable[[], datetime] | None:

@@ -130,7 +130,7 @@ class Process:
             pace=20.0,
             batch=self.batch,
             look_ahead=ahead,
-            least_kin=1,
+            least_group=1,
         )
         actor = self._loop("fire", fire.step)
         actor.batch = self.batch

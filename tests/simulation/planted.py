@@ -92,16 +92,19 @@ def fire_in_two_transactions(world: World) -> Iterator[None]:
 
 @plant()
 def cursor_moved_without_comparing(world: World) -> Iterator[None]:
-    reword(world, "advance_schedules", "AND next_fire_at = :cursor_at", "")
+    reword(world, "advance_schedules", "AND x.next_fire_at = :cursor_at", "")
     yield
 
 
 @plant(HERD)
 def herd_fired_whatever_its_schedules_say(world: World) -> Iterator[None]:
     reword(
-        world, "free_kin", "s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at", "true"
+        world,
+        "free_in_group",
+        "s.enabled = 1 AND s.paused = 0 AND s.next_fire_at = :cursor_at",
+        "true",
     )
-    reword(world, "free_kin", "AND s.plan_key = :plan_key", "")
+    reword(world, "free_in_group", "AND s.plan_key = :plan_key", "")
     yield
 
 
@@ -177,7 +180,7 @@ def prune_that_empties_the_ledger(world: World) -> Iterator[None]:
 
 @plant()
 def schedule_due_only_after_its_instant(world: World) -> Iterator[None]:
-    reword(world, "due_schedules", "next_fire_at <= :now", "next_fire_at < :now")
+    reword(world, "due_schedules", "next_fire_at <= (SELECT :now", "next_fire_at < (SELECT :now")
     yield
 
 

@@ -195,7 +195,7 @@ WATCHED = (
 )  # fmt: skip
 
 
-VERBS = {"fire_each": "fire"}  # one verb by two operations
+VERBS = {"fire_known": "fire"}  # one verb by two operations
 
 
 class WatchedStore(Store):

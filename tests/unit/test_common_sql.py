@@ -192,7 +192,7 @@ MACROS = {
         """"TIMESTAMPTZ"}]'), recursive := true)) AS a WHERE r.x = a.x AND r.y <> 'a.x'""",
     ),
     "INSERT INTO t (x, y) SELECT a.x, a.y FROM {rows a: x float, y boolean} "
-    "{ignore conflicts t: x = a.x}": (
+    "{ignore conflicts and repeats t: x = a.x}": (
         "INSERT INTO t (x, y) VALUES (:x, :y) ON CONFLICT (x) DO NOTHING",
         "INSERT INTO t (x, y) SELECT a.x, a.y FROM unnest((SELECT :x::float8[]), "
         "(SELECT :y::boolean[])) AS a(x, y) ON CONFLICT (x) DO NOTHING",

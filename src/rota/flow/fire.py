@@ -26,7 +26,7 @@ from rota.model.plan import FirePlan, plan_fire
 from rota.model.schedule import Schedule
 from rota.storage import operations
 from rota.storage.operations.claiming import ClaimRequest
-from rota.storage.operations.firing import AlreadyFired, Broken, Fired
+from rota.storage.operations.firing import NOTHING_FIRED, AlreadyFired, Broken, Fired
 from rota.storage.store import Store
 
 log = logging.getLogger("rota.fire")
@@ -53,11 +53,16 @@ def fire(
     jobs: Mapping[str, Job],
     claimant: ClaimRequest | None = None,
 ) -> Fired:
-    """Carry out plans. One whose occurrence the ledger knows already is passed over alone."""
+    """Carry out plans. The ledger knows an occurrence already only where a cursor was moved back by
+    hand: then one plan at a time, so that only the schedule concerned pays for it."""
     try:
         return store.write(operations.fire, plans, jobs, claimant)
-    except AlreadyFired:
-        return store.write(operations.fire_each, plans, jobs)
+    except AlreadyFired as refused:
+        fired = refused.fired or NOTHING_FIRED
+        rest = [plan for plan in plans if plan.schedule.id not in fired.moved]
+        if len(plans) > 1:
+            return sum((fire(store, [plan], jobs) for plan in rest), fired)
+        return store.write(operations.fire_known, plans[0], jobs)
 
 
 class Fire:
@@ -82,7 +87,7 @@ class Fire:
         max_fires_per_tick: int = 0,
         start_delay: float = 0.0,
         look_ahead: float = 0.0,
-        least_kin: int = LEAST_KIN,
+        least_group: int = LEAST_KIN,
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
@@ -95,7 +100,7 @@ class Fire:
         self.guard = ClockGuard()
         self.begins_at = monotonic() + start_delay
         self.newest = False  # which end of what is due this tick takes
-        self.least_kin = least_kin
+        self.least_group = least_group
         self.crowd = False  # more is due than one look found, and it is no herd
         self.herds: list[Herd] = []
         self.left: dict[tuple[Any, ...], list[int]] = {}  # of herds whose time was over, by kin
@@ -274,7 +279,7 @@ class Fire:
         self.herds = [
             Herd(alike[0], jobs.get(alike[0].schedule.job), made_at, self.left.get(key))
             for key, alike in kin.items()
-            if len(alike) >= self.least_kin
+            if len(alike) >= self.least_group
         ]
         self.left = {}
 

@@ -39,17 +39,17 @@ UPDATE {prefix}schedules AS s
                   AND x.enabled AND NOT x.paused AND x.next_fire_at <= (SELECT {now}) {skip locked})
 RETURNING s.id;
 
--- name: insert_kin_occurrences
+-- name: insert_group_occurrences
 INSERT INTO {prefix}occurrences (schedule_id, occurrence, last_occurrence, count, outcome, run_id,
        recorded_at)
 SELECT schedule_id, occurrence, occurrence, 1, 'fired', id, {now}
   FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq;
 
--- name: take_kin_slots
+-- name: take_group_slots
 INSERT INTO {prefix}slots (key, number, owner_run)
 SELECT 'o/' || overlap_key, 1, seq FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq;
 
--- name: advance_kin
+-- name: advance_group
 UPDATE {prefix}schedules SET next_fire_at = :next_fire_at, last_fired_at = :cursor_at
  WHERE id IN (SELECT schedule_id FROM {prefix}runs WHERE seq BETWEEN :first_seq AND :last_seq);
 
@@ -111,12 +111,12 @@ UPDATE {prefix}runs AS r SET missed_count = r.missed_count + a.missed_count
 RETURNING r.id::text, r.wanted_key AS key;
 
 -- name: insert_occurrences
--- The unique ledger is the second line of defence; it outlives the run rows.
+-- The ledger is the second line of defence; it outlives the run rows.
 INSERT INTO {prefix}occurrences ({names occurrences})
 SELECT a.schedule_id, a.occurrence, a.last_occurrence, a.count, a.outcome, a.reason, a.run_id, {now}
   FROM {rows a: schedule_id bigint, occurrence instant, last_occurrence instant, count bigint, outcome text,
                reason text, run_id uuid}
-{ignore conflicts occurrences: schedule_id = a.schedule_id, occurrence = a.occurrence};
+{ignore conflicts and repeats occurrences: schedule_id = a.schedule_id, occurrence = a.occurrence};
 
 ------------------------------------------------------------------------------------- enqueue
 
@@ -130,12 +130,12 @@ ON CONFLICT (job, key) DO UPDATE SET run_id = excluded.run_id, until = excluded.
 RETURNING job, key, run_id::text;
 
 -- name: find_keys
-SELECT k.job, k.key, k.run_id::text
-  FROM {lists a: :jobs text, :keys text} JOIN {prefix}run_keys AS k ON k.job = a.jobs AND k.key = a.keys;
+SELECT k.job, k.key, k.run_id::text FROM {prefix}run_keys AS k
+ WHERE (k.job, k.key) IN (SELECT a.jobs, a.keys FROM {lists a: :jobs text, :keys text});
 
 -- name: insert_queues
 INSERT INTO {prefix}queues (name) SELECT a.name FROM {rows a: name text}
-{ignore conflicts queues: name = a.name};
+{ignore conflicts and repeats queues: name = a.name};
 
 ------------------------------------------------------------------------------------- promote
 

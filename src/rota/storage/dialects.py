@@ -23,6 +23,7 @@
 | `{fence x}` | a condition that PostgreSQL's planner shall not look for an index for |
 | `{lock}` `{skip locked}` | the rows are ours until the commit; those of others are passed over |
 | `{ignore conflicts run_files: number = a.number}` | what is there already is left as it is |
+| `{ignore conflicts and repeats queues: name = a.name}` | and of equal parameter rows one counts |
 | `{index runs_due}` | SQLite shall use this index |
 | `{position}` `{least}` `{greatest}` | a function that has another name |
 
@@ -210,6 +211,9 @@ class Dialect:
         _, keys = conflict_keys(inner)
         return f"ON CONFLICT ({', '.join(keys)}) DO NOTHING"
 
+    def ignore_repeats(self, inner: str) -> str:
+        return self.ignore_conflicts(inner)
+
     def index(self, name: str) -> str:
         return ""
 
@@ -379,16 +383,16 @@ class DuckdbDialect(OneWriterDialect):
         return f"CAST(floor({expression}) AS INTEGER)"
 
     def ignore_conflicts(self, inner: str) -> str:
-        """Nothing is unique by an index: what is there is compared first. Of two rows of one
-        statement the first counts."""
+        """Nothing is unique by an index: what is there is compared first."""
         table, keys = conflict_keys(inner)
         same = " AND ".join(f"known.{key} = {value}" for key, value in keys.items())
-        sql = (
-            f"WHERE NOT EXISTS (SELECT 1 FROM {self._known('prefix')}{table} AS known WHERE {same})"
-        )
-        if all(value.startswith(":") for value in keys.values()):
-            return sql  # one row
-        return f"{sql}\nQUALIFY row_number() OVER (PARTITION BY {', '.join(keys.values())}) = 1"
+        table = f"{self._known('prefix')}{table}"
+        return f"WHERE NOT EXISTS (SELECT 1 FROM {table} AS known WHERE {same})"
+
+    def ignore_repeats(self, inner: str) -> str:
+        _, keys = conflict_keys(inner)
+        first = f"row_number() OVER (PARTITION BY {', '.join(keys.values())}) = 1"
+        return f"{self.ignore_conflicts(inner)}\nQUALIFY {first}"
 
 
 # By the name of the engine, which is that of its folder, too.
@@ -418,6 +422,7 @@ _MACROS: Mapping[str, Callable[[Dialect, str], str]] = {
     "fence": lambda dialect, inner: dialect.fence(inner),
     "lock": lambda dialect, inner: dialect.lock(inner),
     "skip locked": lambda dialect, inner: dialect.skip_locked(inner),
+    "ignore conflicts and repeats": lambda dialect, inner: dialect.ignore_repeats(inner),
     "ignore conflicts": lambda dialect, inner: dialect.ignore_conflicts(inner),
     "index": lambda dialect, inner: dialect.index(inner),
 }

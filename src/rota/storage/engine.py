@@ -207,6 +207,7 @@ class Probed:
         return name in self.engine.statements
 
     def notify(self) -> None:
+        """Without a server a commit is seen as it is: there is nothing to send."""
         self.wakes_others = True
 
     def wait_briefly(self) -> None: ...

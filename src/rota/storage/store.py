@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from rota.errors import Invalid, Unavailable
 from rota.model.limits import check_schema_name
-from rota.model.run import Enqueued, NewRun
+from rota.model.run import BulkRuns, Enqueued, NewRun
 from rota.model.url import leave_out
 from rota.storage.engine import Clock, Engine, Probe, Row, Transaction
 from rota.storage.inside import StoreInside
@@ -85,13 +85,15 @@ class Store:
         self, connection: Any, new_runs: Sequence[NewRun], *, notify: bool = True
     ) -> list[Enqueued]:
         """Insert runs in the caller's own transaction."""
-        keyed = next((run for run in new_runs if run.key is not None), None)
+        # Those of a bulk are alike, and have no key.
+        named = [new_runs.template] if isinstance(new_runs, BulkRuns) else new_runs
+        keyed = next((run for run in named if run.key is not None), None)
         if keyed is not None and self.dialect == "duckdb":
             raise Invalid(
                 f"job {keyed.job!r}: key= cannot be used with connection= on a DuckDB store, "
                 "because a transaction there does not see what others insert; leave out one of them"
             )
-        queues = [run.queue for run in new_runs]
+        queues = [run.queue for run in named]
 
         def work(tx: Transaction) -> list[Enqueued]:
             if self.engine.caller_holds_writes:

@@ -167,8 +167,6 @@ class DuckdbEngine:
                 self._roll_back()
                 raise
             self._at(name, "after")
-            if transaction.wakes_others:
-                self.notify()
             return answer
 
     def _roll_back(self) -> None:

@@ -6,15 +6,15 @@
 
 ---------------------------------------------------------------------------------------- fire
 
--- name: due_kin
+-- name: due_in_group
 -- All schedules of which one plan says what becomes of them.
 SELECT id FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at = :next_fire_at AND plan_key = :plan_key
    AND CASE WHEN json_valid(args) THEN json_type(args) = 'OBJECT' END
  ORDER BY id LIMIT :limit;
 
--- name: free_kin
--- standing_cursors and busy_keys of a herd; what the ledger knows already needs more than this.
+-- name: free_in_group
+-- Of a group: whose cursor stands and whose slot is free. What the ledger knows needs more than this.
 SELECT s.id FROM {prefix}schedules AS s
  WHERE s.id IN (SELECT unnest(from_json_strict(:ids, '["BIGINT"]')))
    AND s.enabled AND NOT s.paused AND s.next_fire_at = :cursor_at
@@ -29,10 +29,10 @@ SELECT s.id FROM {prefix}schedules AS s
                                       AND retry_of IS NULL))))
  ORDER BY s.id;
 
--- name: first_kin_seq
+-- name: first_group_seq
 SELECT min(seq) AS seq FROM (SELECT nextval('{prefix}runs_seq') AS seq FROM range(:count));
 
--- name: insert_kin_runs
+-- name: insert_group_runs
 INSERT INTO {prefix}runs (seq, id, job, queue, priority, state, due_at, created_at, queued_at,
        max_attempts, timeout, backoff, args, overlap_key, concurrency_key, concurrency_limit,
        wanted_key, schedule_id, occurrence, missed_count, created_by)
@@ -223,3 +223,82 @@ SELECT old.seq
 SELECT DISTINCT schedule_id FROM {prefix}occurrences
  WHERE schedule_id > :after ORDER BY schedule_id LIMIT :limit;
 
+-- name: advance_schedules
+-- One transaction writes at a time, so that no row is locked; a subquery for each row would be a product
+-- of all rows with all schedules here.
+UPDATE {prefix}schedules AS s
+   SET next_fire_at = a.next_fire_at, last_fired_at = coalesce(a.last_fired_at, s.last_fired_at)
+  FROM {rows a: id bigint, cursor_at instant, revision bigint, next_fire_at instant, last_fired_at instant}
+ WHERE s.id = a.id AND s.next_fire_at = a.cursor_at AND s.revision = a.revision
+   AND s.enabled AND NOT s.paused AND s.next_fire_at <= {now}
+RETURNING s.id;
+
+-- name: disable_broken_schedules
+-- As advance_schedules.
+UPDATE {prefix}schedules AS s
+   SET next_fire_at = NULL, error = a.error, state = a.error
+  FROM {rows a: id bigint, cursor_at instant, revision bigint, error text}
+ WHERE s.id = a.id AND s.next_fire_at = a.cursor_at AND s.revision = a.revision
+RETURNING s.id;
+
+-- name: take_slots
+-- As advance_schedules: each look goes through its table once.
+INSERT INTO {prefix}slots (key, number, owner_run)
+SELECT a.key, 1, a.seq
+  FROM {rows a: key text, seq bigint}
+ WHERE a.key NOT IN (SELECT key FROM {prefix}slots WHERE number = 1)
+   AND a.key NOT IN (SELECT wanted_key FROM {prefix}runs
+                      WHERE wanted_key IS NOT NULL
+                        AND (state = 'held' OR (state = 'waiting' AND attempt = 0
+                                                AND occurrence IS NOT NULL AND retry_of IS NULL)))
+RETURNING owner_run;
+
+-- name: merge_into_held
+-- As advance_schedules: the heads of all lines in one look.
+UPDATE {prefix}runs AS r SET missed_count = r.missed_count + head.missed_count
+  FROM (SELECT a.missed_count, line.seq
+          FROM {rows a: key text, missed_count bigint}
+          JOIN (SELECT wanted_key, seq FROM {prefix}runs
+                 WHERE wanted_key {in rows: key text}
+                   AND (state = 'held' OR (state = 'waiting' AND attempt = 0
+                                           AND occurrence IS NOT NULL AND retry_of IS NULL))
+               QUALIFY row_number() OVER (
+                           PARTITION BY wanted_key
+                           ORDER BY state, CASE WHEN state = 'held' THEN -priority END, seq) = 1
+               ) AS line ON line.wanted_key = a.key) AS head
+ WHERE r.seq = head.seq
+RETURNING r.id, r.wanted_key AS key;
+
+-- name: promote_runs
+-- The state again, outside: what does not wait is not read.
+UPDATE {prefix}runs
+   SET state = CASE WHEN wanted_key IS NULL THEN 'queued' ELSE 'held' END, queued_at = {now}
+ WHERE state = 'waiting'
+   AND seq IN (SELECT seq FROM {prefix}runs
+                WHERE state = 'waiting' AND due_at <= {now} ORDER BY due_at LIMIT :limit)
+RETURNING wanted_key;
+
+-- name: set_progress
+-- As advance_schedules.
+UPDATE {prefix}runs AS r SET progress = a.progress
+  FROM {rows a: seq bigint, attempt integer, progress text}
+ WHERE r.seq = a.seq AND r.state = 'running' AND r.attempt = a.attempt;
+
+-- name: recent_durations
+-- Without indexes all jobs are looked through at once.
+SELECT r.job, avg(epoch(r.finished_at) - epoch(r.started_at)) AS seconds, count(*) AS runs
+  FROM (SELECT job, state, started_at, finished_at,
+               row_number() OVER (PARTITION BY job ORDER BY seq DESC) AS place
+          FROM {prefix}runs
+         WHERE state <> 'queued' AND state <> 'running' AND job {in :names text}) AS r
+ WHERE r.place <= :limit AND r.state = 'succeeded' AND r.started_at IS NOT NULL
+ GROUP BY r.job;
+
+-- name: durations_of_schedule
+-- Without an index there is none to choose: equality passes over what cannot be of it.
+SELECT id, state, occurrence, due_at, started_at, finished_at, attempt
+  FROM {prefix}runs WHERE schedule_id = :schedule_id ORDER BY seq DESC LIMIT :limit;
+
+-- name: count_runs
+-- Without indexes one look counts all states.
+SELECT state, count(*) AS runs FROM {prefix}runs GROUP BY state;

@@ -50,8 +50,8 @@ from rota.storage.operations.firing import (
     due_group,
     due_schedules,
     fire,
-    fire_each,
     fire_group,
+    fire_known,
     next_fire_at,
 )  # fmt: skip
 from rota.storage.operations.installation import (
@@ -230,8 +230,8 @@ __all__ = [
     "find_schedules",
     "finish_step",
     "fire",
-    "fire_each",
     "fire_group",
+    "fire_known",
     "fold_ledger",
     "follow_position",
     "forget_bench",

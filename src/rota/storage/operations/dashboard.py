@@ -1,18 +1,6 @@
-"""Figures of the store for metrics: counted within limits, in one read.
+"""What screens, charts and metrics show: counts, changes, problems, what was and what comes.
 
-What surfaces show beyond rows by their name: counts, what changed, what is wrong, what comes.
-
-Every statement here is bounded, and goes down an index wherever the engine has one.
-
-
-What charts are drawn from: exact counts in buckets of time, durations, and schedules as sorted.
-
-Counts go down the index of what has ended, from the first instant to the last, and nowhere else.
-
-
-Lists as people search and filter them: jobs, the audit, and queues with what they do.
-
-Every one is a page, or is counted no further than a limit.
+Every statement here is bounded, and goes down an index where the engine has one.
 """
 
 from __future__ import annotations
@@ -21,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rota.model.job import Job
 from rota.storage.engine import Row, Transaction
 from rota.storage.operations.installation import read_clock
 from rota.storage.operations.queues import dispatch
@@ -96,13 +83,11 @@ def changes_since(
 def count_by_state(tx: Transaction, since_at: datetime, *, limit: int) -> dict[str, int]:
     """Runs that have not ended, and those that ended since; each counted up to the limit."""
 
-    def read(tx: Transaction) -> list[Row]:
-        return [
-            *tx.all("count_open", limit=limit),
-            *tx.all("count_ended", since_at=since_at, limit=limit),
-        ]
-
-    return {row["state"]: row["runs"] for row in read(tx)}
+    counted = [
+        *tx.all("count_open", limit=limit),
+        *tx.all("count_ended", since_at=since_at, limit=limit),
+    ]
+    return {row["state"]: row["runs"] for row in counted}
 
 
 def count_schedules(tx: Transaction) -> Row:
@@ -186,13 +171,3 @@ def queue_work(tx: Transaction, since_at: datetime, *, depth: int, ended: int) -
         "ended": {row["queue"]: row["runs"] for row in latest},
         "since_at": since_at if all_of_them else min(row["first_at"] for row in latest),
     }
-
-
-def _has_status(job: Job, status: str | None) -> bool:
-    match status:
-        case "broken":
-            return job.error is not None
-        case "enabled":
-            return job.error is None
-        case _:
-            return True

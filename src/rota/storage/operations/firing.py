@@ -32,7 +32,10 @@ from rota.storage.operations.installation import read_clock
 
 
 class AlreadyFired(StorageError):
-    """The ledger knows an occurrence that the cursor said was still to come."""
+    """The ledger knows an occurrence that the cursor said was still to come. `fired`: what was
+    committed before that was seen."""
+
+    fired: Fired | None = None
 
 
 class Broken(NamedTuple):
@@ -142,17 +145,19 @@ def fire(
     return Fired(fired.moved, fired.outcomes, tuple(rows.claimed_in_order(claimed)))
 
 
-def fire_each(tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
-    """Carry out plans one by one, after AlreadyFired: only the schedule concerned pays for it. It
-    is raised where a cursor was moved back by hand."""
-    fired = NOTHING_FIRED
-    for plan in plans:
-        try:
-            with tx.savepoint():
-                fired += fire_plans(tx, [plan], jobs)
-        except AlreadyFired:
-            fired += _step_over_known(tx, plan, jobs)
-    return fired
+def fire_known(tx: Transaction, plan: FirePlan, jobs: Mapping[str, Job]) -> Fired:
+    """After AlreadyFired, a plan alone: the ledger wins, and the cursor goes one occurrence on. It
+    fires only if it is not in the ledger; what comes after is planned from there."""
+    asked = {"schedule_id": plan.schedule.id, "instant": plan.cursor}
+    known = tx.one("occurrence_at", **asked) is not None
+    own = () if known else tuple(run for run in plan.runs[:1] if run.occurrence == plan.cursor)
+    one = replace(
+        plan,
+        next_fire_at=plan.schedule.next_after(plan.cursor),
+        runs=tuple(replace(run, missed_count=1) for run in own),
+        ranges=(),
+    )
+    return fire_plans(tx, [one], jobs)
 
 
 def fire_plans(tx: Transaction, plans: Sequence[FirePlan], jobs: Mapping[str, Job]) -> Fired:
@@ -241,20 +246,6 @@ def _merge(tx: Transaction, key: str, run: PlannedRun, made: list[Row]) -> str |
             return str(row["id"])
     merged = tx.many("merge_into_held", [{"key": key, "missed_count": run.missed_count}])
     return merged[0]["id"] if merged else None
-
-
-def _step_over_known(tx: Transaction, plan: FirePlan, jobs: Mapping[str, Job]) -> Fired:
-    """The ledger wins: the cursor goes one occurrence on, which fires only if it is not in
-    the ledger. What comes after is planned from there."""
-    asked = {"schedule_id": plan.schedule.id, "instant": plan.cursor}
-    known = tx.one("occurrence_at", **asked) is not None
-    one = replace(
-        plan,
-        next_fire_at=plan.schedule.next_after(plan.cursor),
-        runs=() if known else tuple(replace(run, missed_count=1) for run in plan.runs[:1]),
-        ranges=(),
-    )
-    return fire_plans(tx, [one], jobs)
 
 
 def advances(plans: Sequence[FirePlan]) -> list[Row]:
@@ -353,7 +344,7 @@ def _stretch_row(schedule: Schedule, stretch: OccurrenceRange, first: Row | None
 def due_group(tx: Transaction, schedule: Schedule, limit: int) -> list[int]:
     """The ids of all schedules that this one's plan is for, itself among them, in order."""
     alike = {"next_fire_at": schedule.next_fire_at, "plan_key": schedule.plan_key}
-    ids: list[int] = tx.values("due_kin", **alike, limit=limit)
+    ids: list[int] = tx.values("due_in_group", **alike, limit=limit)
     return ids
 
 
@@ -362,21 +353,21 @@ def fire_group(tx: Transaction, plan: FirePlan, ids: Sequence[int], job: Job | N
     free. Rows are written where they are: only ids come and go. What needs a decision of its own
     is left to `fire`."""
     shared = group_row(plan, job)
-    free = tx.values("free_kin", ids=list(ids), **shared)
+    free = tx.values("free_in_group", ids=list(ids), **shared)
     if not free:
         return NOTHING_FIRED
     if not tx.writes_alone:
         return _fire_standing(tx, plan, free, job)
     # No other transaction writes until the end of this one: what is free now is what we take.
-    ((first,),) = tx.tuples("first_kin_seq", count=len(free))
+    ((first,),) = tx.tuples("first_group_seq", count=len(free))
     # The runs first: what else there is to write is read from them.
     made = {"first_seq": first, "last_seq": first + len(free) - 1}
     run_ids = dict(zip(free, occurrence_ids(free, plan.cursor), strict=True))
-    tx.tuples("insert_kin_runs", run_ids=run_ids, **shared, **made)
-    tx.tuples("insert_kin_occurrences", **made)
+    tx.tuples("insert_group_runs", run_ids=run_ids, **shared, **made)
+    tx.tuples("insert_group_occurrences", **made)
     if shared["has_slot"]:
-        tx.tuples("take_kin_slots", **made)
-    tx.tuples("advance_kin", **shared, **made)
+        tx.tuples("take_group_slots", **made)
+    tx.tuples("advance_group", **shared, **made)
     return all_fired(free)
 
 

@@ -1,4 +1,4 @@
-"""What there is: jobs, queues, workers, locks, and the installation itself."""
+"""Jobs as rows: put, found by name, searched and listed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from rota.model.job import Job
 from rota.model.limits import PAGE
 from rota.storage import rows
 from rota.storage.engine import Row, Transaction
-from rota.storage.operations.dashboard import _has_status
 
 
 def put_jobs(tx: Transaction, jobs: Sequence[Job]) -> None:
@@ -61,3 +60,13 @@ def find_jobs(
         if len(found) >= limit or len(page) < most:
             return found[:limit]
         after = page[-1]["name"]
+
+
+def _has_status(job: Job, status: str | None) -> bool:
+    match status:
+        case "broken":
+            return job.error is not None
+        case "enabled":
+            return job.error is None
+        case _:
+            return True

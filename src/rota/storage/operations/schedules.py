@@ -295,11 +295,8 @@ def schedule_names(tx: Transaction, ids: Collection[int]) -> dict[int, str]:
 def schedules_due(tx: Transaction, until_at: datetime, *, limit: int) -> list[Schedule]:
     """Schedules that fire until then, the earliest first."""
 
-    def read(tx: Transaction) -> list[Row]:
-        ids = [row["id"] for row in tx.all("schedule_ids_due", until_at=until_at, limit=limit)]
-        return tx.all("schedules_by_id", ids=ids) if ids else []
-
-    return [rows.schedule(row) for row in read(tx)]
+    ids = [row["id"] for row in tx.all("schedule_ids_due", until_at=until_at, limit=limit)]
+    return [rows.schedule(row) for row in tx.all("schedules_by_id", ids=ids)] if ids else []
 
 
 def find_schedules(
@@ -330,13 +327,9 @@ def schedules_of_jobs(
 ) -> dict[str, tuple[int, list[Schedule]]]:
     """How many schedules each of the jobs has, and the first `each` of them."""
 
-    def read(tx: Transaction) -> tuple[list[Row], dict[int, Row]]:
-        found = tx.all("schedule_ids_of_jobs", names=sorted(names), each=each)
-        ids = [row["id"] for row in found]
-        there = {row["id"]: row for row in tx.all("schedules_by_id", ids=ids)} if ids else {}
-        return found, there
-
-    found, there = read(tx) if names else ([], {})
+    found = tx.all("schedule_ids_of_jobs", names=sorted(names), each=each) if names else []
+    ids = [row["id"] for row in found]
+    there = {row["id"]: row for row in tx.all("schedules_by_id", ids=ids)} if ids else {}
     told: dict[str, tuple[int, list[Schedule]]] = {}
     for row in found:
         _, some = told.setdefault(row["job"], (row["schedules"], []))

@@ -46,9 +46,12 @@ MIGRATE_TIMEOUT = "10min"
 URGENT = frozenset(
     {
         "claiming.claim",
+        "claiming.release_forgotten_runs",
         "claiming.renew",
         "settling.settle",
+        "settling.held_elsewhere",
         "firing.fire",
+        "firing.fire_known",
         "firing.fire_group",
         "firing.due_schedules",
         "firing.due_group",

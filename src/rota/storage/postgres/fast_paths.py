@@ -140,8 +140,9 @@ class FastPaths:
             return fired
         try:
             return fired + self.store.plain(firing.fire, rest, jobs)
-        except AlreadyFired:
-            return fired + self.store.plain(firing.fire_each, rest, jobs)
+        except AlreadyFired as refused:
+            refused.fired = fired  # those are committed
+            raise
 
     def _fire_free(
         self, plans: Sequence[FirePlan], jobs: Mapping[str, Job], claimant: ClaimRequest | None
@@ -188,7 +189,7 @@ class FastPaths:
         run_ids = occurrence_ids(ids, plan.cursor)
         try:
             found = self.engine.single_tuples(
-                FIRE_GROUP, "fire_kin", ids=list(ids), run_ids=run_ids, **group_row(plan, job)
+                FIRE_GROUP, "fire_group", ids=list(ids), run_ids=run_ids, **group_row(plan, job)
             )
         except StorageError as fault:
             if not _is_taken(fault):

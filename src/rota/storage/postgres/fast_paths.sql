@@ -64,7 +64,7 @@ SELECT seq, {names new_run},
   FROM won, t
 RETURNING {columns claimed_runs};
 
--- name: fire_kin
+-- name: fire_group
 -- What fire_free does, for schedules of one kin: what they share is bound once, and the rest is read
 -- where it is. Each is found again by its place: where it moved in between, nothing happens to it.
 WITH t AS MATERIALIZED (SELECT {now} AS now),

@@ -8,14 +8,14 @@
 ---------------------------------------------------------------------------------------- fire
 
 
--- name: due_kin
+-- name: due_in_group
 -- All schedules of which one plan says what becomes of them.
 SELECT id FROM {prefix}schedules
  WHERE enabled AND NOT paused AND next_fire_at = :next_fire_at::timestamptz
    AND plan_key = :plan_key AND json_typeof(args) = 'object'
  ORDER BY id LIMIT :limit::bigint;
 
--- name: free_kin
+-- name: free_in_group
 -- What is free of a group when it is looked at; whether it still is, fire_plans finds out.
 SELECT s.id
   FROM {lists a: :ids bigint} JOIN {prefix}schedules AS s ON s.id = a.ids

@@ -20,7 +20,6 @@ from rota.storage.sqlite.faults import translate, translated
 
 if TYPE_CHECKING:
     from rota.storage.sqlite.engine import SqliteEngine
-    from rota.storage.sqlite.transaction import SqliteTransaction
 
 GROUP = 1_000
 
@@ -39,10 +38,7 @@ class GroupCommit:
         with self._engine._turn:
             while not pending.taken:
                 self._commit()
-        answer = pending.answer()
-        if pending.wakes_others:
-            self._engine.notify()
-        return answer
+        return pending.answer()
 
     def _commit(self) -> None:
         engine, group = self._engine, self._take()
@@ -85,7 +81,7 @@ class GroupCommit:
         engine = self._engine
         transaction = engine._transaction(pending.name, engine._writer)
         try:
-            pending.run(transaction)
+            pending.result = pending.work(transaction)
         except BaseException:
             # A statement that was interrupted among its rows would go on to see the store as it was
             # then, and keep this connection from writing.
@@ -102,7 +98,7 @@ class GroupCommit:
         transaction = engine._transaction(pending.name, engine._writer)
         try:
             with transaction.savepoint():
-                pending.run(transaction)
+                pending.result = pending.work(transaction)
         except sqlite3.OperationalError:
             raise  # disk full, I/O error: nothing in this transaction can be trusted
         except sqlite3.Error as fault:
@@ -120,17 +116,13 @@ class _Pending(Generic[T]):
     """Work that waits for the next commit, and its answer. Who has the turn and finds it taken
     knows that it is over, however that ended."""
 
-    __slots__ = ("committed", "fault", "name", "result", "taken", "wakes_others", "work")
+    __slots__ = ("committed", "fault", "name", "result", "taken", "work")
 
     def __init__(self, name: str, work: Callable[[Transaction], T]) -> None:
         self.name, self.work = name, work
-        self.taken = self.committed = self.wakes_others = False
+        self.taken = self.committed = False
         self.result: T | None = None
         self.fault: BaseException | None = None
-
-    def run(self, transaction: SqliteTransaction) -> None:
-        self.result = self.work(transaction)
-        self.wakes_others = transaction.wakes_others
 
     def fail(self, fault: BaseException) -> None:
         if self.fault is None:

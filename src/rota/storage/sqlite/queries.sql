@@ -4,14 +4,6 @@
 
 ---------------------------------------------------------------------------------------- fire
 
--- name: advance_schedules
--- Not by a subquery: with one a row takes twice as long, and a catch-up has thousands.
-UPDATE {prefix}schedules
-   SET next_fire_at = :next_fire_at, last_fired_at = coalesce(:last_fired_at, last_fired_at)
- WHERE id = :id AND next_fire_at = :cursor_at AND revision = :revision
-   AND enabled = 1 AND paused = 0 AND next_fire_at <= {now}
-RETURNING id;
-
 -- name: allocate_seqs
 -- There are no sequences. The write lock is ours, so the numbers after the last one are free until we
 -- commit.
@@ -23,7 +15,7 @@ WITH RECURSIVE last(seq) AS (
 SELECT last.seq + n AS seq FROM last, numbers;
 
 
--- name: due_kin
+-- name: due_in_group
 -- All schedules of which one plan says what becomes of them.
 SELECT json_group_array(id) AS "id,"
   FROM (SELECT id FROM {prefix}schedules
@@ -31,8 +23,8 @@ SELECT json_group_array(id) AS "id,"
            AND (args = '{}' OR CASE WHEN json_valid(args) THEN json_type(args) = 'object' END)
          ORDER BY id LIMIT :limit);
 
--- name: free_kin
--- standing_cursors and busy_keys of a herd; what the ledger knows already needs more than this. Whether
+-- name: free_in_group
+-- Of a group: whose cursor stands and whose slot is free. What the ledger knows needs more than this. Whether
 -- anybody is in line at all is asked once: most often nobody is, and then for none of them.
 SELECT json_group_array(s.id) AS "id,"
   FROM json_each(:ids) AS a CROSS JOIN {prefix}schedules AS s ON s.id = a.value
@@ -53,12 +45,12 @@ SELECT json_group_array(s.id) AS "id,"
                             WHERE state = 'waiting' AND wanted_key = 'o/schedule ' || s.id
                               AND attempt = 0 AND occurrence IS NOT NULL AND retry_of IS NULL)));
 
--- name: first_kin_seq
+-- name: first_group_seq
 -- As SQLite numbers the next row. The write lock is ours, so those after it are numbered in order.
 SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{prefix}runs'), 0),
            coalesce((SELECT max(seq) FROM {prefix}runs), 0)) + 1 AS seq;
 
--- name: insert_kin_runs
+-- name: insert_group_runs
 -- :run_ids is an object, so that nothing has to be parsed for each of them. SQLite counts the rows
 -- itself: row_number() would keep all of them a second time.
 INSERT INTO {prefix}runs (id, job, queue, priority, state, due_at, created_at, queued_at,
