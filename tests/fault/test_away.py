@@ -57,9 +57,8 @@ def test_an_attempt_that_its_worker_stopped_for_the_lease_is_counted_as_lost(
         assert begun.wait(PATIENCE)
         weather.away.set()
         assert stopped.wait(PATIENCE)
-        while (
-            "claiming.claim" not in weather.refused
-        ):  # a claim without an answer makes the worker tidy up
+        # A claim without an answer makes the worker tidy up.
+        while "claiming.claim" not in weather.refused:
             threading.Event().wait(0.05)
         weather.away.clear()
         ended = threading.Event()
