@@ -14,20 +14,21 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rota.flow.doctor_store import PRODUCTS
+from rota.storage.dialects import DIALECTS
 from rota.storage.postgres.fast_paths import FAST_PATHS
 from rota.storage.statements import read_statements
 from rota.storage.store import Store
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 STORAGE = SOURCE / "rota" / "storage"
-ENGINES = ("sqlite", "postgres", "duckdb")
 INSERT = re.compile(r"INSERT INTO \{prefix\}runs \(([^)]*)\)")
 
 
 def figures() -> dict[str, object]:
     """Each figure by what it counts."""
     common = read_statements("common.sql")
-    engines = {engine: read_statements(f"{engine}/queries.sql") for engine in ENGINES}
+    engines = {engine: read_statements(f"{engine}/queries.sql") for engine in DIALECTS}
     scripts = [path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.sql"))]
     inserts = [columns for text in scripts for columns in INSERT.findall(text)]
     return {
@@ -35,7 +36,7 @@ def figures() -> dict[str, object]:
         "classes among operations that inherit from another": len(list(heirs())),
         "public names of `Store`": sum(not name.startswith("_") for name in dir(Store)),
         "statements in common.sql": len(common),
-        "statements that SQLite, PostgreSQL, DuckDB bring": ", ".join(
+        f"statements that {', '.join(PRODUCTS[engine] for engine in DIALECTS)} bring": ", ".join(
             str(len(texts)) for texts in engines.values()
         ),
         "statements of PostgreSQL's fast paths": len(read_statements("postgres/fast_paths.sql")),

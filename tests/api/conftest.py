@@ -10,12 +10,9 @@ import rota
 from rota.storage.store import open_store
 from rota.testing import Clock, Driver
 from tests.api.support import PATIENCE, Driven, Watch
-from tests.support.stores import Stores
+from tests.support.stores import STORE_FIXTURES, Stores
 
-STORES = {
-    "sqlite": "sqlite_stores", "postgres": "postgres_stores", "duckdb": "duckdb_file_stores",
-}  # fmt: skip
-ENGINES = tuple(STORES)
+ENGINES = tuple(STORE_FIXTURES)
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def database(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
     """The address of an empty store."""
-    stores: Stores = request.getfixturevalue(STORES[engine])
+    stores: Stores = request.getfixturevalue(STORE_FIXTURES[engine])
     with stores.emptied() as url:
         yield url
 

@@ -10,6 +10,7 @@ import pytest
 from rota.storage.store import Store
 from tests.conformance.support import (
     PATIENCE,
+    PLACE_TYPES,
     DuckdbPlace,
     Place,
     PlainPostgresPlace,
@@ -20,8 +21,8 @@ from tests.conformance.support import (
 )
 from tests.support.stores import Stores
 
-ENGINES = ("sqlite", "postgres", "duckdb")
-PLACES = ("sqlite", "postgres", "postgres-plain", "duckdb")
+ENGINES = tuple(PLACE_TYPES)
+PLACES = (*ENGINES, "postgres-plain")  # each has a fixture: sqlite_place
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -38,8 +38,6 @@ FAR = datetime(8000, 1, 1, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
 ORIGIN = "jobs.d"
 PATIENCE = 60.0  # seconds: a bound for a broken build, never waited for in a working one
-# The one table that clients write.
-CONTROL = {"sqlite": "rota_control", "postgres": "rota.control", "duckdb": "_rota.control"}
 ME = Actor(by="operator", via="test")
 T = TypeVar("T")
 
@@ -65,6 +63,7 @@ class Place:
     """A database of the test's own, and the ways to reach it."""
 
     engine: str
+    view_prefix: str  # what the names of the public views begin with
     fast_paths = True  # where the engine has any
 
     def __init__(self, url: str, clock: VirtualClock) -> None:
@@ -93,6 +92,10 @@ class Place:
         """The stored table's own name."""
         raise NotImplementedError
 
+    def view(self, name: str) -> str:
+        """The public view's own name."""
+        return f"{self.view_prefix}{name}"
+
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
         """Plain SQL from outside Rota, committed."""
         connection = self.autocommit()
@@ -113,6 +116,7 @@ class Place:
 
 class SqlitePlace(Place):
     engine = "sqlite"
+    view_prefix = "rota_"
 
     @property
     def path(self) -> Path:
@@ -149,6 +153,7 @@ class SqlitePlace(Place):
 
 class PostgresPlace(Place):
     engine = "postgres"
+    view_prefix = "rota."
 
     def begin(self) -> psycopg.Connection[Any]:
         connection = self.keep(psycopg.connect(self.url))
@@ -177,6 +182,7 @@ class DuckdbPlace(Place):
     """In memory, by a name of its own: stores that open it share it like threads of a process."""
 
     engine = "duckdb"
+    view_prefix = "_rota."
 
     def __init__(self, url: str, clock: VirtualClock) -> None:
         super().__init__(url, clock)
@@ -196,6 +202,13 @@ class DuckdbPlace(Place):
 
     def table(self, name: str) -> str:
         return f"_rota_data.{name}"
+
+
+PLACE_TYPES: Mapping[str, type[Place]] = {
+    "sqlite": SqlitePlace, "postgres": PostgresPlace, "duckdb": DuckdbPlace,
+}  # fmt: skip
+# The one table that clients write.
+CONTROL = {engine: kind.view_prefix + "control" for engine, kind in PLACE_TYPES.items()}
 
 
 # Runs

@@ -17,7 +17,6 @@ from rota.storage import operations
 from rota.storage.engine import Transaction
 from rota.storage.store import Store
 from tests.conformance.support import (
-    CONTROL,
     ME,
     Place,
     VirtualClock,
@@ -31,11 +30,11 @@ OK = ControlReply(status="done", redacted_text="as asked")
 
 
 def ask(place: Place, statement: str = "PAUSE SCHEDULE schedule") -> None:
-    place.execute(f"INSERT INTO {CONTROL[place.engine]} (statement) VALUES ('{statement}')")
+    place.execute(f"INSERT INTO {place.view('control')} (statement) VALUES ('{statement}')")
 
 
 def rows(place: Place, columns: str = "status, statement, error") -> list[tuple[Any, ...]]:
-    return place.execute(f"SELECT {columns} FROM {CONTROL[place.engine]} ORDER BY id")
+    return place.execute(f"SELECT {columns} FROM {place.view('control')} ORDER BY id")
 
 
 def refuse(fault: RotaError) -> ControlReply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import duckdb
@@ -36,6 +36,7 @@ from tests.conformance.support import (
     states,
     tick,
 )
+from tests.support.stores import STORE_FIXTURES, Stores
 
 Begin = Callable[[], Any]
 
@@ -234,40 +235,32 @@ def test_what_is_no_connection_is_refused(store: Store, thing: object) -> None:
         store.enqueue_on(thing, [new_run()])
 
 
+@pytest.fixture
+def stores(place: Place, request: pytest.FixtureRequest) -> Stores:
+    """More databases of the engine."""
+    stores: Stores = request.getfixturevalue(STORE_FIXTURES[place.engine])
+    return stores
+
+
 def test_another_store_is_refused(
-    store: Store, place: Place, tmp_path: Path, clock: VirtualClock, request: Any
+    store: Store, place: Place, stores: Stores, clock: VirtualClock
 ) -> None:
-    if isinstance(place, SqlitePlace):
-        other: Place = SqlitePlace(f"sqlite:///{tmp_path}/other.db", clock)
-        other.open().migrate()
-    elif isinstance(place, DuckdbPlace):
-        other = DuckdbPlace(f"duckdb:///{tmp_path}/other.duckdb", clock)
-        other.open().migrate()
-    else:
-        server = request.getfixturevalue("postgres_server")
-        other = PostgresPlace(server.create_database(), clock)
-        other.open().migrate()
-    caller = other.begin()
-    with pytest.raises(WrongConnection, match="not to this store"):
-        store.enqueue_on(caller, [new_run()])
-    caller.rollback()
-    assert all_runs(other.open()) == []
-    other.close()
+    with stores.fresh() as url, closing(type(place)(url, clock)) as other:
+        other.open().migrate()  # not a copy, which would be the same installation
+        caller = other.begin()
+        with pytest.raises(WrongConnection, match="not to this store"):
+            store.enqueue_on(caller, [new_run()])
+        caller.rollback()
+        assert all_runs(other.open()) == []
 
 
 def test_a_database_without_a_store_is_refused(
-    store: Store, place: Place, tmp_path: Path, request: pytest.FixtureRequest
+    store: Store, place: Place, stores: Stores, clock: VirtualClock
 ) -> None:
-    if isinstance(place, SqlitePlace):
-        caller: Any = place.keep(sqlite3.connect(tmp_path / "empty.db", isolation_level=None))
-        caller.execute("BEGIN IMMEDIATE")
-    elif isinstance(place, DuckdbPlace):
-        caller = place.keep(duckdb.connect(tmp_path / "empty.duckdb"))
-        caller.begin()
-    else:
-        caller = place.keep(psycopg.connect(request.getfixturevalue("postgres_url")))
-    with pytest.raises(WrongConnection, match="not to this store"):
-        store.enqueue_on(caller, [new_run()])
+    with stores.fresh() as url, closing(type(place)(url, clock)) as empty:
+        caller = empty.begin()
+        with pytest.raises(WrongConnection, match="not to this store"):
+            store.enqueue_on(caller, [new_run()])
 
 
 def test_rows_of_the_callers_own_kind_do_not_confuse_us(store: Store, place: Place) -> None:

@@ -28,7 +28,6 @@ from tests.conformance.support import (
     tick,
 )
 
-VIEW = {"sqlite": "rota_runs", "postgres": "rota.runs", "duckdb": "_rota.runs"}
 Make = Callable[[Store, Place, VirtualClock], object]
 
 
@@ -138,5 +137,4 @@ def test_what_is_deleted_is_found_no_more(store: Store, place: Place, clock: Vir
 
 
 def in_view(place: Place, id: str) -> list[tuple[int, ...]]:
-    view = VIEW[place.engine]
-    return place.execute(f"SELECT seq FROM {view} WHERE run_id = '{id}'")
+    return place.execute(f"SELECT seq FROM {place.view('runs')} WHERE run_id = '{id}'")

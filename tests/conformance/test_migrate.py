@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,8 @@ from rota.storage.sqlite.transaction import SqliteTransaction
 from rota.storage.store import Store, open_store
 from tests.conformance.conftest import ENGINES
 from tests.conformance.support import (
-    DuckdbPlace,
+    PLACE_TYPES,
     Place,
-    PostgresPlace,
     SqlitePlace,
     VirtualClock,
     claim_one,
@@ -43,6 +42,7 @@ from tests.conformance.support import (
     together,
 )
 from tests.support.invented import InventedSchema
+from tests.support.stores import STORE_FIXTURES, Stores
 
 STORES = 6
 MIGRATE = """
@@ -98,21 +98,15 @@ for kills, number in enumerate(count(1, int(stride))):
         print(kills)
         break
 """
-VIEW_PREFIX = {"sqlite": "rota_", "postgres": "rota.", "duckdb": "_rota."}
 TABLES = "SELECT table_schema, table_name FROM information_schema.tables"
 
 
 @pytest.fixture(params=ENGINES)
-def empty(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Place]:
-    """A database without a store."""
-    if request.param == "sqlite":
-        place: Place = SqlitePlace(f"sqlite:///{tmp_path}/rota.db", clock)
-    elif request.param == "duckdb":
-        place = DuckdbPlace(f"duckdb:///{tmp_path}/rota.duckdb", clock)
-    else:
-        place = PostgresPlace(request.getfixturevalue("postgres_url"), clock)
-    yield place
-    place.close()
+def empty(request: pytest.FixtureRequest, clock: VirtualClock) -> Iterator[Place]:
+    """A database without a store, which other processes can open."""
+    stores: Stores = request.getfixturevalue(STORE_FIXTURES[request.param])
+    with stores.fresh() as url, closing(PLACE_TYPES[request.param](url, clock)) as place:
+        yield place
 
 
 def test_migrate_applies_what_is_pending_and_nothing_twice(empty: Place) -> None:
@@ -358,7 +352,7 @@ def change_views(later: InventedSchema, number: int) -> None:
 
 def columns(place: Place, view: str) -> list[str]:
     connection = place.autocommit()
-    cursor = connection.execute(f"SELECT * FROM {VIEW_PREFIX[place.engine]}{view} LIMIT 0")
+    cursor = connection.execute(f"SELECT * FROM {place.view(view)} LIMIT 0")
     names = [column[0] for column in cursor.description]
     connection.close()
     return names
@@ -367,11 +361,11 @@ def columns(place: Place, view: str) -> list[str]:
 def test_views_of_another_text_are_replaced_and_what_people_built_on_them_stays(
     place: Place, later: InventedSchema
 ) -> None:
-    view = VIEW_PREFIX[place.engine]
-    place.execute(f"CREATE VIEW theirs AS SELECT run_id, error FROM {view}dead")
+    dead = place.view("dead")
+    place.execute(f"CREATE VIEW theirs AS SELECT run_id, error FROM {dead}")
     if place.engine == "postgres":
         place.execute("CREATE ROLE reader_of_dead")
-        place.execute(f"GRANT SELECT ON {view}dead TO reader_of_dead")
+        place.execute(f"GRANT SELECT ON {dead} TO reader_of_dead")
     try:
         change_views(later, 2)
         store = place.open()
@@ -384,11 +378,11 @@ def test_views_of_another_text_are_replaced_and_what_people_built_on_them_stays(
         settle(store, claim_one(store), "failed", error="no", retry=ONCE)
         assert [row[1] for row in place.execute("SELECT * FROM theirs")] == ["no"]
         if place.engine == "postgres":
-            asked = f"SELECT has_table_privilege('reader_of_dead', '{view}dead', 'SELECT')"
+            asked = f"SELECT has_table_privilege('reader_of_dead', '{dead}', 'SELECT')"
             assert place.execute(asked) == [(True,)]
     finally:
         if place.engine == "postgres":
-            place.execute(f"REVOKE ALL ON {view}dead FROM reader_of_dead")
+            place.execute(f"REVOKE ALL ON {dead} FROM reader_of_dead")
             place.execute("DROP ROLE reader_of_dead")
 
 

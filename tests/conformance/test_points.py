@@ -652,7 +652,7 @@ def dump(place: Place) -> Iterator[Dump]:
     """Everything that is stored, by a look from outside."""
     place.execute("CREATE TABLE effects (run_id TEXT)")
     connection = place.autocommit()
-    names = ["effects", CONTROL[place.engine], *map(place.table, TABLES)]
+    names = ["effects", place.view("control"), *map(place.table, TABLES)]
     yield lambda: [
         sorted(map(repr, connection.execute(f"SELECT * FROM {name}").fetchall())) for name in names
     ]

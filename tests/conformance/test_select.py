@@ -12,7 +12,6 @@ from rota.model.views import VIEWS
 from rota.storage import operations
 from rota.storage.store import Store
 from tests.conformance.support import PATIENCE, Place, claim_one, enqueue, put_schedule, settle
-from tests.conformance.test_views import SCHEMAS
 
 ENDLESS = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
@@ -37,9 +36,7 @@ def select(
 def test_every_view_is_known_by_its_bare_and_its_full_name(place: Place, store: Store) -> None:
     for view in VIEWS:
         bare = store.select(f"SELECT * FROM {view}", limit=5, seconds=PATIENCE)
-        full = store.select(
-            f"SELECT * FROM {SCHEMAS[place.engine]}{view}", limit=5, seconds=PATIENCE
-        )
+        full = store.select(f"SELECT * FROM {place.view(view)}", limit=5, seconds=PATIENCE)
         assert bare.names == full.names
         assert len(bare.names) >= 3
 

@@ -25,10 +25,14 @@ def understand(engine: str, tx: Any, sql: str) -> None:
     """Have the engine read the statement and look up what it names."""
     # DuckDB reads the types of JSON rows when it reads the statement.
     values = {name: "[]" if name == "rows" else None for name in parameters(sql)}
-    if engine == "sqlite":
-        tx.connection.execute(f"EXPLAIN {sql}", values)
-    elif engine == "duckdb":
-        tx.cursor.execute(f"EXPLAIN {to_dollars(sql)}", values)
-    elif not sql.startswith("LOCK TABLE"):  # which PostgreSQL does not prepare
-        tx.script(f"PREPARE understood AS {to_numbered(sql)}")
-        tx.script("DEALLOCATE understood")
+    match engine:
+        case "sqlite":
+            tx.connection.execute(f"EXPLAIN {sql}", values)
+        case "duckdb":
+            tx.cursor.execute(f"EXPLAIN {to_dollars(sql)}", values)
+        case "postgres":
+            if not sql.startswith("LOCK TABLE"):  # which PostgreSQL does not prepare
+                tx.script(f"PREPARE understood AS {to_numbered(sql)}")
+                tx.script("DEALLOCATE understood")
+        case _:
+            raise AssertionError(f"say here how {engine} reads a statement without running it")

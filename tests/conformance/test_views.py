@@ -31,7 +31,6 @@ from tests.conformance.support import (
     tick,
 )
 
-SCHEMAS = {"sqlite": "rota_", "postgres": "rota.", "duckdb": "_rota."}
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 LOAD = StepFile(number=1, name="01_load.sql", text="SELECT 1")
 CHECK = StepFile(number=2, name="02_check.sql", text="SELECT 2")
@@ -58,7 +57,7 @@ ON_SQLITE = [
 
 def view(place: Place, name: str, where: str = "") -> list[dict[str, Any]]:
     """The rows of a view, as a client without Rota reads them; instants as Python has them."""
-    return query(place, f"SELECT * FROM {SCHEMAS[place.engine]}{name} {where}")
+    return query(place, f"SELECT * FROM {place.view(name)} {where}")
 
 
 def query(place: Place, sql: str) -> list[dict[str, Any]]:
@@ -140,7 +139,7 @@ def test_a_job_knows_who_waits_and_whether_it_runs(
 ) -> None:
     def now() -> tuple[int, bool]:
         ((queued, running),) = place.execute(
-            f"SELECT queued, running FROM {SCHEMAS[place.engine]}jobs WHERE name = 'job'"
+            f"SELECT queued, running FROM {place.view('jobs')} WHERE name = 'job'"
         )
         return queued, bool(running)
 
@@ -552,7 +551,7 @@ def test_queues_tell_what_lies_in_them(store: Store, place: Place, clock: Virtua
 
 
 def examples(place: Place) -> list[str]:
-    found = [one.replace("_mallardb.", SCHEMAS[place.engine]) for one in EXAMPLES]
+    found = [one.replace("_mallardb.", place.view_prefix) for one in EXAMPLES]
     if place.engine == "sqlite":
         for theirs, ours in ON_SQLITE:
             found = [one.replace(theirs, ours) for one in found]
@@ -651,7 +650,7 @@ OPEN = "claim|lease|held|due|paused|dead|died|cancelled|dropped"
 
 def walks(place: Place, question: str) -> list[str]:
     """The large tables that would be read as a whole."""
-    asked = f"SELECT * FROM {SCHEMAS[place.engine]}{question}"
+    asked = f"SELECT * FROM {place.view(question)}"
     if place.engine == "sqlite":
         plan = [row[3] for row in place.execute(f"EXPLAIN QUERY PLAN {asked}")]
         # A SCAN names the alias; what is no alias of a large table is a view or a subquery.
@@ -717,7 +716,7 @@ def test_the_page_describes_every_view_and_column(store: Store, place: Place) ->
     columns = {}
     for name in names:
         connection = place.autocommit()
-        cursor = connection.execute(f"SELECT * FROM {SCHEMAS[place.engine]}{name} LIMIT 0")
+        cursor = connection.execute(f"SELECT * FROM {place.view(name)} LIMIT 0")
         columns[name] = [column[0] for column in cursor.description]
         connection.close()
     assert columns == described()

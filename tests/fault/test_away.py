@@ -14,6 +14,7 @@ from rota.storage.postgres.connect import Address
 from rota.storage.postgres.session import Session
 from rota.storage.postgres.wake import delivers
 from rota.storage.store import open_store
+from tests.fault.parts import call_of
 from tests.fault.points import fault_of
 
 PATIENCE = 30.0
@@ -29,7 +30,7 @@ class Weather:
 
     def __call__(self, point: str) -> None:
         if self.away.is_set():
-            self.refused.add(point.partition(".")[0])
+            self.refused.add(call_of(point))
             raise fault_of(self.database)
 
 
@@ -56,7 +57,8 @@ def test_an_attempt_that_its_worker_stopped_for_the_lease_is_counted_as_lost(
         assert begun.wait(PATIENCE)
         weather.away.set()
         assert stopped.wait(PATIENCE)
-        while "claim" not in weather.refused:  # a claim without an answer makes the worker tidy up
+        # A claim without an answer makes the worker tidy up.
+        while "claiming.claim" not in weather.refused:
             threading.Event().wait(0.05)
         weather.away.clear()
         ended = threading.Event()

@@ -25,12 +25,12 @@ from rota.model.run import ClaimedRun, NewRun
 from rota.storage import operations
 from rota.storage.engine import Probe
 from rota.storage.store import Store, open_store
-from tests.fault.parts import STEPS
+from tests.fault.parts import STEPS, call_of
 
 pytestmark = pytest.mark.timeout(240)
 
 LEASE = timedelta(seconds=0.1)
-NEVER_CRASHED = ("has_mark", "prune_texts", "end_step", "finish_step")
+NEVER_CRASHED = ("steps.has_mark", "steps.prune_texts", "steps.end_step", "steps.finish_step")
 MOST_POINTS = 500
 
 
@@ -169,7 +169,7 @@ def test_a_kill_at_any_point_leaves_each_effect_once(
         probe = Kill(number, points)
         ended = wait_for(in_child(lambda probe=probe: work_once(database, job, probe)))  # type: ignore[misc]
         names = points.read_text().splitlines()
-        met |= {name.split(".")[0] for name in names}
+        met |= {call_of(name) for name in names}
         assert ended in (0, -signal.SIGKILL), names[-1]
         state = open_store(database)
         over = state.read(operations.get_run, run_id).state == "succeeded"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.storage import schema
-
-ENGINES = ("sqlite", "postgres", "duckdb")
+from rota.storage.dialects import DIALECTS
 
 
 class InventedSchema:
@@ -26,7 +25,7 @@ class InventedSchema:
 
     def add_migration(self, number: int, name: str, sql: str) -> str:
         """The name of a migration that every engine has from now on."""
-        for engine in ENGINES:
+        for engine in DIALECTS:
             file = self.folder / engine / "migrations" / f"{number:04}_{name}.sql"
             file.parent.mkdir(exist_ok=True)
             file.write_text(sql)

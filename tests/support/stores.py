@@ -36,6 +36,12 @@ MOST_USES = 100
 HOME = ("server", "database")
 
 
+# The fixture of each engine whose stores several processes can open.
+STORE_FIXTURES = {
+    "sqlite": "sqlite_stores", "postgres": "postgres_stores", "duckdb": "duckdb_file_stores",
+}  # fmt: skip
+
+
 class Stores(Protocol):
     """Stores of one engine, in one process of pytest."""
 

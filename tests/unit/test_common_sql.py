@@ -12,7 +12,7 @@ from rota.storage.postgres.fast_paths import FAST_PATHS
 from rota.storage.statements import read_statements
 
 SRC = Path(__file__).resolve().parents[2] / "src" / "rota"
-ENGINES = ("sqlite", "postgres", "duckdb")
+ENGINES = tuple(DIALECTS)
 NAMES = {"prefix": "rota_", "views": "public_", "schema": "rota", "now": ":now"}
 COMMON = read_statements("common.sql")
 OWN = {engine: read_statements(f"{engine}/queries.sql") for engine in ENGINES}

@@ -395,9 +395,10 @@ class DuckdbDialect(OneWriterDialect):
         return f"{self.ignore_conflicts(inner)}\nQUALIFY {first}"
 
 
+# By the name of the engine, which is that of its folder, too.
 DIALECTS: Mapping[str, type[Dialect]] = {
-    "postgres": Dialect,
     "sqlite": SqliteDialect,
+    "postgres": Dialect,
     "duckdb": DuckdbDialect,
 }
 _MACROS: Mapping[str, Callable[[Dialect, str], str]] = {
