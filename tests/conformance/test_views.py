@@ -681,11 +681,11 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(inner)
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_condition_leads_to_an_index(store: Store, place: Place, question: str) -> None:
+@pytest.mark.own_store  # what a server knows of rows that were here before would change its plans
+def test_every_condition_leads_to_an_index(store: Store, place: Place) -> None:
     if place.engine == "duckdb":
         pytest.skip("it has no indexes, and needs none")
-    assert walks(place, question) == []
+    assert {question: found for question in QUESTIONS if (found := walks(place, question))} == {}
 
 
 def test_a_walk_is_seen(store: Store, place: Place) -> None:
