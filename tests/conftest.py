@@ -29,6 +29,13 @@ def parameters(item: pytest.Item) -> list[object]:
     return [] if callspec is None else list(callspec.params.values())
 
 
+PLAIN_MODULES = {
+    "test_admit", "test_claim", "test_enqueue", "test_enqueue_on", "test_fire", "test_fire_claims",
+    "test_held", "test_herd", "test_on_error", "test_points", "test_promote", "test_rescue",
+    "test_settle", "test_together", "test_transitions",
+}  # fmt: skip
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is long
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave DuckDB to the long tests where a surface repeats on each engine what conformance has
@@ -38,6 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         everywhere = item.path not in thinned or item.get_closest_marker("each_engine")
         if not everywhere and "duckdb" in parameters(item):
+            item.add_marker("long")
+        # What concerns none of the operations that a fast path replaces is the same without it.
+        if "postgres-plain" in parameters(item) and item.path.stem not in PLAIN_MODULES:
             item.add_marker("long")
 
 
