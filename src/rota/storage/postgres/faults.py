@@ -43,6 +43,7 @@ _NO_CONNECTION = {
     "does not exist": "check the name of the database, or make it with `createdb`",
     "could not translate host name": "check the name of the host",
     "failed to resolve host": "check the name of the host",
+    "name or service not known": "check the name of the host",  # psycopg before 3.2.13
     "starting up": _UNAVAILABLE["57P03"],
     "shutting down": _UNAVAILABLE["57P03"],
 }
