@@ -30,9 +30,9 @@ def parameters(item: pytest.Item) -> list[object]:
 
 
 PLAIN_MODULES = {
-    "test_admit", "test_claim", "test_enqueue", "test_enqueue_on", "test_fire", "test_fire_claims",
-    "test_held", "test_herd", "test_on_error", "test_points", "test_promote", "test_rescue",
-    "test_settle", "test_together", "test_transitions",
+    "test_admit", "test_claim", "test_enqueue", "test_enqueue_on", "test_fire",
+    "test_fire_claims", "test_groups", "test_held", "test_on_error", "test_points",
+    "test_promote", "test_rescue", "test_settle", "test_together", "test_transitions",
 }  # fmt: skip
 
 
