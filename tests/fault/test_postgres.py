@@ -18,8 +18,8 @@ REPLACED = (
 )  # fmt: skip
 
 
-def test_kills_break_no_promise(postgres_bench: Bench) -> None:
-    assert postgres_bench.run("kills", "postgres", seed=1, times=60).counts["SIGKILL"] == 60
+def test_a_hundred_kills_break_no_promise(postgres_bench: Bench) -> None:
+    assert postgres_bench.run("kills", "postgres", seed=1, times=100).counts["SIGKILL"] == 100
 
 
 def test_a_crash_at_every_point_breaks_no_promise(postgres_bench: Bench) -> None:
@@ -28,8 +28,8 @@ def test_a_crash_at_every_point_breaks_no_promise(postgres_bench: Bench) -> None
 
 
 def test_kills_break_no_promise_of_the_plain_operations(postgres_bench: Bench) -> None:
-    verdict = postgres_bench.run("kills", "postgres", seed=1, times=25, environment=PLAIN)
-    assert verdict.counts["SIGKILL"] == 25
+    verdict = postgres_bench.run("kills", "postgres", seed=1, times=40, environment=PLAIN)
+    assert verdict.counts["SIGKILL"] == 40
 
 
 def test_a_crash_at_every_point_of_the_plain_operations_breaks_no_promise(

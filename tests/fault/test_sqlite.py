@@ -7,8 +7,8 @@ from tests.fault.bench import Bench
 pytestmark = pytest.mark.timeout(240)
 
 
-def test_kills_break_no_promise(file_bench: Bench) -> None:
-    assert file_bench.run("kills", "sqlite", seed=1, times=60).counts["SIGKILL"] == 60
+def test_a_hundred_kills_break_no_promise(file_bench: Bench) -> None:
+    assert file_bench.run("kills", "sqlite", seed=1, times=100).counts["SIGKILL"] == 100
 
 
 def test_a_crash_at_every_point_breaks_no_promise(file_bench: Bench) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.simulation.scenario import Focus, simulate
 
-SEEDS = int(os.environ.get("ROTA_TEST_SEEDS", "200"))
+SEEDS = int(os.environ.get("ROTA_TEST_SEEDS", "500"))
 LONG_SEEDS = 20_000
 # Each broke a promise once: 1991, a clock that jumps between the two looks of a plan made ahead;
 # 2816, a scheduler that is behind and takes what is not due yet for the newest of what is; 11213, a
